@@ -1,0 +1,42 @@
+/*
+ * Commands: one thin file each; the table that main.c looks them up in.
+ */
+#ifndef DRY_COMMAND_COMMAND_H
+#define DRY_COMMAND_COMMAND_H
+
+#include "config/options.h"
+#include "parallel/comm.h"
+
+/* What a command gets. positional: words that are no options (inspect takes paths). */
+struct dry_call {
+    struct dry_comm *comm;
+    const struct dry_config *config;
+    const char **positional;
+    int positionals;
+    int argc;      /* the whole command line, for the manifest */
+    char **argv;
+    double started; /* dry_clock_now() at process start */
+};
+
+struct dry_command {
+    const char *name;
+    unsigned bit;       /* dry_command_bit */
+    const char *text;   /* one sentence for --help */
+    const char *usage;  /* "drydock inspect [options] PATH..." */
+    enum dry_status (*run)(const struct dry_call *call); /* Collective */
+};
+
+/* Ended by name NULL. */
+const struct dry_command *dry_command_table(void);
+
+enum dry_status dry_command_prepare(const struct dry_call *call);
+enum dry_status dry_command_lengths(const struct dry_call *call);
+enum dry_status dry_command_plan(const struct dry_call *call);
+enum dry_status dry_command_finetune(const struct dry_call *call);
+enum dry_status dry_command_evaluate(const struct dry_call *call);
+enum dry_status dry_command_merge(const struct dry_call *call);
+enum dry_status dry_command_tokenize(const struct dry_call *call);
+enum dry_status dry_command_inspect(const struct dry_call *call);
+enum dry_status dry_command_options(const struct dry_call *call);
+
+#endif

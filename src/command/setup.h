@@ -1,0 +1,51 @@
+/*
+ * What several commands do alike on the way to their work: base, tokenizer, data, contract, adapter, engine.
+ * Each step is Collective, ends in an agreement, and logs its own errors.
+ */
+#ifndef DRY_COMMAND_SETUP_H
+#define DRY_COMMAND_SETUP_H
+
+#include "command/command.h"
+#include "config/contract.h"
+#include "data/cache.h"
+#include "data/plan.h"
+#include "model/adapter.h"
+#include "model/base.h"
+
+/* setup_data.c */
+
+/* Collective. Base folder by name (dry_base_locate) and its tokenizer; *dir in new memory. */
+enum dry_status dry_setup_tokenizer(const struct dry_call *call, char **dir, struct dry_tokenizer **t);
+/* Collective. The rule from the options (texts borrowed from them). */
+enum dry_status dry_setup_rule(const struct dry_call *call, const struct dry_tokenizer *t, struct dry_record_rule *rule);
+/* Collective. The cache of one data file: found valid in --cache (default OUTPUT/cache) and reused, or built; then opened
+ * on every rank. A stale or damaged file of the same name is an error that names the field and the remedy. */
+enum dry_status dry_setup_cache(const struct dry_call *call, struct dry_tokenizer *t,
+                                const struct dry_record_rule *rule, const char *data_path, struct dry_cache **cache);
+/* Collective. Plan of the training cache under a contract; plan of a validation cache (file order, micro-batches cut as
+ * the contract says). Compares the plan's hash over ranks. */
+enum dry_status dry_setup_plan(const struct dry_call *call, const struct dry_contract *k, const struct dry_cache *cache,
+                               struct dry_plan **plan);
+enum dry_status dry_setup_validation_plan(const struct dry_call *call, const struct dry_contract *k,
+                                          const struct dry_cache *cache, struct dry_plan **plan);
+
+/* setup_model.c */
+
+/* Collective. Opens the base. */
+enum dry_status dry_setup_base(const struct dry_call *call, const char *dir, struct dry_base **base);
+/* Collective. The adapter to train: from --init-adapter (its configuration decides; a contradicting flag is USAGE) or from
+ * the options; values [parameters] in new memory: the initial ones. */
+enum dry_status dry_setup_adapter(const struct dry_call *call, const struct dry_base *base, struct dry_adapter **adapter,
+                                  float **values);
+/* Collective. An existing PEFT adapter folder with its values (evaluate, merge). */
+enum dry_status dry_setup_peft(const struct dry_call *call, const char *dir, const struct dry_base *base,
+                               struct dry_adapter **adapter, float **values);
+/* Collective. Completes the contract: resolve from options, ranks and records, then the three hashes. */
+enum dry_status dry_setup_contract(const struct dry_call *call, const struct dry_cache *cache,
+                                   const struct dry_base *base, const struct dry_adapter *adapter, const float *values,
+                                   struct dry_contract *k);
+/* Local. Effective-batch check that needs no tokens: counts the data's lines and resolves the contract, so that a refusal
+ * comes before any work. */
+enum dry_status dry_setup_early(const struct dry_call *call);
+
+#endif

@@ -1,0 +1,124 @@
+/*
+ * A run's options: one table, from which parsing, --help, `drydock options`, the man page, the check that ranks agree and
+ * the copy kept in each run all come.
+ * Owns the values and their origins.  Must not know what the options do.
+ *
+ * Life: dry_config_create -> dry_config_file (libconfig) -> dry_config_arguments (command line over file) ->
+ * dry_config_check; from then on it is read as a plain const struct.
+ */
+#ifndef DRY_CONFIG_OPTIONS_H
+#define DRY_CONFIG_OPTIONS_H
+
+#include "base/json.h"
+#include "base/status.h"
+
+#include <stdint.h>
+#include <stdio.h>
+
+enum dry_command_bit {
+    DRY_CMD_PREPARE = 1 << 0,
+    DRY_CMD_LENGTHS = 1 << 1,
+    DRY_CMD_PLAN = 1 << 2,
+    DRY_CMD_FINETUNE = 1 << 3,
+    DRY_CMD_EVALUATE = 1 << 4,
+    DRY_CMD_MERGE = 1 << 5,
+    DRY_CMD_TOKENIZE = 1 << 6,
+    DRY_CMD_INSPECT = 1 << 7,
+    DRY_CMD_OPTIONS = 1 << 8
+};
+
+enum dry_option_type { DRY_OPT_BOOL, DRY_OPT_INT, DRY_OPT_REAL, DRY_OPT_TEXT, DRY_OPT_CHOICE, DRY_OPT_MAP };
+
+/* How far a value reaches: contract values may not change in a run's folder; run values may; local ones may differ
+ * between ranks. */
+enum dry_option_scope { DRY_SCOPE_CONTRACT, DRY_SCOPE_RUN, DRY_SCOPE_LOCAL };
+
+enum dry_origin { DRY_ORIGIN_DEFAULT, DRY_ORIGIN_FILE, DRY_ORIGIN_ARGUMENT };
+
+/* One row. The libconfig key is the flag with '_' for '-'. */
+struct dry_option {
+    const char *flag;    /* "learning-rate" */
+    enum dry_option_type type;
+    const char *otherwise; /* default as text; NULL: no value */
+    double least, most;  /* bounds of INT and REAL, inclusive */
+    const char *choices; /* CHOICE: "cosine|linear|constant" */
+    enum dry_option_scope scope;
+    unsigned commands;   /* dry_command_bit */
+    const char *argument; /* shown in help: "N", "DIR" */
+    const char *text;    /* one sentence */
+    size_t offset;       /* into struct dry_config */
+};
+
+/* All values, in the table's order. Text values are NULL when not given. Maps are text "key=value,key=value" (a libconfig
+ * group in a file). */
+struct dry_config {
+    /* what */
+    const char *base, *data, *validation_data, *output, *cache, *adapter, *init_adapter;
+    /* text */
+    const char *template_name; /* plain */
+    const char *prompt_field, *completion_field, *separator, *special_text;
+    int64_t max_seq_length;
+    const char *long_records; /* error | drop | truncate */
+    const char *bad_records;  /* error | drop */
+    /* adapter */
+    int64_t rank;
+    double alpha, lora_dropout;
+    int rslora;
+    const char *targets; /* comma list, or "all" */
+    const char *rank_pattern, *alpha_pattern;
+    /* contract */
+    int64_t effective_batch, per_device_batch_size, gradient_accumulation_steps, micro_batch_tokens;
+    int64_t epochs, max_steps, seed;
+    double learning_rate, weight_decay, max_grad_norm, adam_beta1, adam_beta2, adam_epsilon;
+    const char *schedule; /* cosine | linear | constant */
+    int64_t warmup_steps; /* -1: warmup_ratio of all steps */
+    double warmup_ratio;
+    const char *accept_batch_change; /* NULL | keep | linear | sqrt */
+    /* running */
+    const char *devices, *backend;
+    int64_t checkpoint_interval, keep_checkpoints, validation_interval, log_interval;
+    const char *resume; /* auto | never | a step number | a file */
+    int64_t shard_bytes; /* merge: largest safetensors file */
+    const char *dtype;   /* merge: float32 | bfloat16 | float16 | base */
+    int json;
+    int show_records; /* plan: line numbers per step and micro-batch */
+    int verbose;      /* inspect: every tensor or record */
+    int64_t record;   /* inspect a cache: show this record's tokens; -1: none */
+    int special;      /* tokenize: default of `special` */
+    const char *log_level;
+    /* everything below is private to config/ */
+    struct dry_config_values *values;
+};
+
+/* Local. The table, ended by flag NULL. */
+const struct dry_option *dry_option_table(void);
+
+/* Local. Defaults. MEMORY. */
+enum dry_status dry_config_create(struct dry_config **c);
+void dry_config_destroy(struct dry_config *c);
+/* Local. Reads a libconfig file over the defaults; unknown key: nearest name, file and line. USAGE, IO. */
+enum dry_status dry_config_file(struct dry_config *c, const char *path);
+/* Local. Options of one command from argv[0..argc) over what is there; `--flag value` and `--flag=value`; a BOOL takes an
+ * optional true|false. Words without -- are given back in positional (borrowed; room for argc pointers). USAGE. */
+enum dry_status dry_config_arguments(struct dry_config *c, unsigned command, int argc, char **argv,
+                                     const char **positional, int *positionals);
+/* Local. Sets one option as if on the command line. */
+enum dry_status dry_config_set(struct dry_config *c, const char *flag, const char *value, enum dry_origin origin);
+enum dry_origin dry_config_origin(const struct dry_config *c, const char *flag);
+/* Local. Checks that hold between options (devices and backend, pattern syntax ...). USAGE. */
+enum dry_status dry_config_check(const struct dry_config *c, unsigned command);
+
+/* Local. Object of name -> {value, origin} for run.json; caller decrefs. NULL: no memory. */
+json_t *dry_config_json(const struct dry_config *c, unsigned command);
+/* Local. SHA-256 (hex) over all values whose scope is not LOCAL: ranks compare it. */
+enum dry_status dry_config_hash(const struct dry_config *c, char hex[65]);
+
+/* Local. --help of one command, the complete commented sample file, and the man page's option section. */
+void dry_config_help(FILE *out, unsigned command);
+void dry_config_sample(FILE *out);
+void dry_config_man(FILE *out);
+
+/* Local. The known name nearest to `name` (edit distance at most a third of its length), or NULL. */
+const char *dry_nearest(const char *name, const char *const *known, size_t count);
+
+#endif

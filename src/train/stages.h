@@ -1,0 +1,34 @@
+/*
+ * Stages: each second of the loop has an owner.  Owns the running account of one rank.
+ */
+#ifndef DRY_TRAIN_STAGES_H
+#define DRY_TRAIN_STAGES_H
+
+enum dry_stage {
+    DRY_STAGE_STARTUP,
+    DRY_STAGE_TOKENISE,
+    DRY_STAGE_DATA,
+    DRY_STAGE_COPY,
+    DRY_STAGE_FORWARD,
+    DRY_STAGE_BACKWARD,
+    DRY_STAGE_REDUCE,
+    DRY_STAGE_WAIT,
+    DRY_STAGE_OPTIMIZER,
+    DRY_STAGE_CHECKPOINT,
+    DRY_STAGE_VALIDATION,
+    DRY_STAGE_UNEXPLAINED,
+    DRY_STAGES
+};
+
+struct dry_stages {
+    double seconds[DRY_STAGES];
+    double since; /* when the present stage began */
+    enum dry_stage now;
+};
+
+void dry_stages_start(struct dry_stages *s, enum dry_stage first);
+/* Ends the present stage and begins another; returns the one before, so that a caller can go back to it. */
+enum dry_stage dry_stages_enter(struct dry_stages *s, enum dry_stage next);
+const char *dry_stage_name(enum dry_stage stage);
+
+#endif
