@@ -91,10 +91,10 @@ struct dry_backend_ops {
     /* y [T, out] = x W^T + bias + scale dropout(x) A^T B^T, member by member; with residual != NULL: + residual [T, out]. */
     enum dry_status (*linear_forward)(struct dry_backend *b, int64_t layer, enum dry_group g, const void *x,
                                       const void *residual, void *y);
-    /* dx [T, in] = dy W + scale mask (dy B) A (not touched when dx is NULL); sums of dA, dB += (fixed point). dy may be
-     * used as scratch. */
-    enum dry_status (*linear_backward)(struct dry_backend *b, int64_t layer, enum dry_group g, const void *x, void *dy,
-                                       void *dx);
+    /* dx [T, in] = dy W + scale mask (dy B) A (not touched when dx is NULL; may alias neither x nor dy); sums of dA, dB +=
+     * (fixed point). dy stays as it is: the residual path needs it again. */
+    enum dry_status (*linear_backward)(struct dry_backend *b, int64_t layer, enum dry_group g, const void *x,
+                                       const void *dy, void *dx);
     /* qkv [T, Q + 2K]: q and k are normalised per head (qk_norm) and rotated in place; with qk_norm the values before go
      * to raw [T, Q + K] when raw is not NULL. Then causal attention inside each record, scale 1/sqrt(D):
      * o [T, Q] =, lse [T, Hq] float32 = log-sum-exp. */
