@@ -20,7 +20,7 @@ struct dry_layout {
     size_t arena, total;
 };
 
-/* Local. Lays out for the limits. INTERNAL on overflow. */
+/* Local. Lays out for the limits; with limits->training an adapter is needed. MEMORY when a size overflows. */
 enum dry_status dry_engine_layout(const struct dry_backend_ops *ops, const struct dry_base *base,
                                   const struct dry_adapter *adapter, const struct dry_limits *limits,
                                   struct dry_layout *layout);
@@ -33,10 +33,13 @@ enum dry_status dry_engine_create(struct dry_backend *backend, const struct dry_
 void dry_engine_destroy(struct dry_engine *e);
 struct dry_backend *dry_engine_backend(struct dry_engine *e);
 
-/* Local. Adds one micro-batch's loss, tokens and gradients to the backend's sums. */
-enum dry_status dry_engine_forward(struct dry_engine *e, const struct dry_batch *batch);  /* keeps what backward needs */
-enum dry_status dry_engine_backward(struct dry_engine *e, const struct dry_batch *batch); /* directly after forward */
-/* Local. Loss and tokens only, without dropout. */
-enum dry_status dry_engine_evaluate(struct dry_engine *e, const struct dry_batch *batch);
+/* Local. Takes the micro-batch that the calls below work on; dropout 0: none (evaluation). Borrowed only for the call. */
+enum dry_status dry_engine_batch(struct dry_engine *e, const struct dry_batch *batch, int dropout);
+/* Local. Adds the micro-batch's loss and tokens to the backend's sums and keeps what backward needs. */
+enum dry_status dry_engine_forward(struct dry_engine *e);
+/* Local. Adds the micro-batch's gradients to the sums; directly after forward. */
+enum dry_status dry_engine_backward(struct dry_engine *e);
+/* Local. Adds loss and tokens only. */
+enum dry_status dry_engine_evaluate(struct dry_engine *e);
 
 #endif

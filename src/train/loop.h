@@ -23,18 +23,23 @@ struct dry_step_report {
     double seconds;       /* this step on this rank */
 };
 struct dry_validation_report {
-    int64_t step, records, supervised;
+    int64_t step, supervised;
     double loss, perplexity;
-    int best;             /* lowest so far */
+    int best;             /* lowest so far (of equal ones the first) */
 };
 
+enum dry_loop_why { DRY_WHY_INTERVAL, DRY_WHY_STOP, DRY_WHY_END };
+
 /* Called by the loop; context first. Collective: all ranks call them at the same step. NULL entries are skipped. */
+struct dry_loop;
 struct dry_loop_hooks {
     void *context;
     enum dry_status (*step)(void *context, const struct dry_step_report *r, const struct dry_stages *stages);
+    /* The values that were validated are in the backend. */
     enum dry_status (*validated)(void *context, const struct dry_validation_report *r);
-    /* Save: values, m and v are in the backend. why: "interval", "stop", "end". */
-    enum dry_status (*checkpoint)(void *context, int64_t step, const char *why);
+    /* Save: values, m and v are in the backend; the loop's fields say what else to keep. A failure at an interval is not
+     * the end of the run: the older checkpoint is there, and the next one may succeed. */
+    enum dry_status (*checkpoint)(void *context, const struct dry_loop *l, int64_t step, enum dry_loop_why why);
     /* Local: non-zero when this rank was asked to stop (a signal); the loop agrees over ranks. */
     int (*stop)(void *context);
 };
@@ -50,17 +55,25 @@ struct dry_loop {
     int64_t first_step;                   /* 1, or after the checkpoint resumed from */
     int64_t last_step;                    /* contract->steps */
     int64_t checkpoint_interval, validation_interval; /* 0: only at the end */
-    double best_loss;                     /* of earlier validations; INFINITY: none */
+    double rate_factor;                   /* product of accepted batch changes; 1: none */
+    int64_t update_offset;                /* updates made = step + this */
     struct dry_stages *stages;
     struct dry_loop_hooks hooks;
+    /* kept up by the loop, in checkpoints with it */
+    double best_loss;                     /* lowest validation loss; INFINITY: none */
+    int64_t validated_step;               /* last step whose validation was done; 0: none */
 };
 
-/* Collective. Runs steps first_step..last_step. OK, STOPPED (a checkpoint was written), or an error; an error inside a
- * step is logged by its finder and ends all ranks (dry_comm_abort). */
+/* Collective. Runs steps first_step..last_step; a validation that a stop left undone is done first. OK; STOPPED: asked to
+ * stop, and a checkpoint of all steps done is written; or an error. An error that one rank meets inside a step is logged
+ * with rank, stage and step and ends all ranks (dry_comm_abort): the others wait in a collective. */
 enum dry_status dry_loop_run(struct dry_loop *l);
 
-/* Collective. Mean loss over a whole plan (its micro-batches dealt to the ranks) with the engine's adapter as enabled. */
+/* Collective. Mean loss over a whole plan (its micro-batches dealt to the ranks) with the engine's adapter as enabled.
+ * Uses the backend's sums. stop (with context): asked at each step of the plan, over all ranks; may be NULL. STOPPED: no
+ * result. Failing on one rank ends all, as in the loop. */
 enum dry_status dry_evaluate(struct dry_comm *comm, struct dry_engine *engine, struct dry_plan *plan,
-                             struct dry_loader *loader, double *loss, int64_t *supervised);
+                             struct dry_loader *loader, int (*stop)(void *context), void *context, double *loss,
+                             int64_t *supervised);
 
 #endif
