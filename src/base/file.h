@@ -22,25 +22,28 @@ struct dry_map {
 enum dry_status dry_file_map(const char *path, struct dry_map *map);
 void dry_file_unmap(struct dry_map *map);
 
-/* Local. Writes path.tmp.<pid>, fsyncs, renames over path, fsyncs the folder. On failure nothing is left. IO. */
+/* Local. Writes path.tmp.<pid>, fsyncs, renames over path, fsyncs the folder. On failure nothing is left. IO.
+ */
 enum dry_status dry_file_write(const char *path, const void *data, size_t size);
 
-/* Local. A file made in pieces under the same protocol: begin, write..., then commit or abandon (NULL allowed). */
+/* Local. A file made in pieces under the same protocol: begin, write..., then commit or abandon (NULL
+ * allowed). */
 struct dry_writer;
 enum dry_status dry_writer_begin(const char *path, struct dry_writer **w);
 enum dry_status dry_writer_write(struct dry_writer *w, const void *data, size_t size);
 enum dry_status dry_writer_commit(struct dry_writer *w); /* frees w also on failure */
 void dry_writer_abandon(struct dry_writer *w);
 
-/* Local. The last part of the protocol, for files that another library wrote and closed: fsync temporary, rename it to
- * path, fsync the folder. */
+/* Local. The last part of the protocol, for files that another library wrote and closed: fsync temporary,
+ * rename it to path, fsync the folder. On failure the temporary file is removed. IO. */
 enum dry_status dry_file_publish(const char *temporary, const char *path);
 
-int dry_file_exists(const char *path);  /* a regular file (or link to one) */
+int dry_file_exists(const char *path); /* a regular file (or link to one) */
 int dry_file_is_dir(const char *path);
 enum dry_status dry_file_size(const char *path, int64_t *bytes);
 enum dry_status dry_dir_make(const char *path); /* with parents; existing is fine */
-/* Local. Names (not "." and "..") in byte order; *names is one allocation of pointers plus each name; dry_dir_free. */
+/* Local. Names (not "." and "..") in byte order; *names is one allocation of pointers plus each name;
+ * dry_dir_free. */
 enum dry_status dry_dir_list(const char *path, char ***names, size_t *count);
 void dry_dir_free(char **names, size_t count);
 /* Local. "a/b" in new memory; b alone when it is absolute. */

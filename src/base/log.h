@@ -1,11 +1,12 @@
 /*
  * Lines for people on standard error: lower case, one line each, cut by awk.
- * Owns the log level and the kept errors of a deferred phase; these and the abort communicator are the only globals.
- * Must not know of MPI: the rank is told to it.
+ * Owns the log level and the kept errors of a deferred phase; these and the abort communicator are the only
+ * globals. Must not know of MPI: the rank is told to it.
  *
- * In a phase that all ranks run alike (reading the configuration, opening the base), the same error would be printed by
- * each of them.  dry_log_defer(1) makes dry_error keep its text instead; dry_comm_agree (parallel/comm.h) then lets the
- * lowest failing rank print what it kept.  Nothing is lost, nothing is said twice.
+ * In a phase that all ranks run alike (reading the configuration, opening the base), the same error would be
+ * printed by each of them.  dry_log_defer(1) makes dry_error keep its text instead; dry_comm_agree
+ * (parallel/comm.h) then lets the lowest failing rank print what it kept.  Nothing is lost, nothing is said
+ * twice.
  */
 #ifndef DRY_BASE_LOG_H
 #define DRY_BASE_LOG_H
@@ -18,11 +19,13 @@ enum dry_log_level { DRY_LOG_ERROR, DRY_LOG_WARN, DRY_LOG_INFO, DRY_LOG_DEBUG };
 
 /* Local. Rank and size for the prefix; size 1 and rank 0 until told. */
 void dry_log_set_rank(int rank, int size);
+int dry_log_rank(void);
 /* Local. Lines above this level are dropped; default DRY_LOG_INFO. */
 void dry_log_set_level(enum dry_log_level level);
 enum dry_log_level dry_log_level_now(void);
 
-/* Local. One error line: cause, object, place, remedy ("drydock: error: ..."); kept while deferring. */
+/* Local. One error line: cause, object, place, remedy ("drydock: error: ...", "drydock: rank 2: error: ...");
+ * kept while deferring. A newline inside a message becomes a space. */
 void dry_error(const char *format, ...) DRY_PRINTF(1, 2);
 /* Local. One warning line by any rank; rank prefix unless rank 0. While deferring only rank 0 prints. */
 void dry_warn(const char *format, ...) DRY_PRINTF(1, 2);
@@ -37,8 +40,8 @@ void dry_log_defer(int on);
 void dry_log_flush(void);
 void dry_log_discard(void);
 
-/* Local. Writes or ends (text NULL) the progress line: rewritten in place on a terminal; dropped elsewhere. A log line
- * ends a progress line first. */
+/* Local. Writes or ends (text NULL) the progress line: rewritten in place on a terminal; dropped elsewhere. A
+ * log line ends a progress line first. */
 void dry_log_progress(const char *text);
 /* Local. Non-zero when standard error is a terminal. */
 int dry_log_is_terminal(void);
