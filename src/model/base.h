@@ -31,7 +31,7 @@ struct dry_base {
  * INPUT. */
 enum dry_status dry_base_locate(const char *name, char **dir);
 /* Local. Opens the folder and checks every tensor's presence, shape and type; unknown extra weights are refused by name
- * (inv_freq buffers are known and ignored; a head beside a tied embedding must have its shape). INPUT, IO. */
+ * (inv_freq buffers are known and ignored; a head beside a tied embedding must equal it). INPUT, IO. */
 enum dry_status dry_base_open(const char *dir, struct dry_base **b);
 void dry_base_close(struct dry_base *b);
 
