@@ -11,7 +11,8 @@
 
 /* Local. Arrays for the bounds; view() gives what compute takes. */
 struct dry_loader;
-enum dry_status dry_loader_create(struct dry_cache *cache, const struct dry_plan_bounds *bounds, struct dry_loader **l);
+enum dry_status dry_loader_create(struct dry_cache *cache, const struct dry_plan_bounds *bounds,
+                                  struct dry_loader **l);
 void dry_loader_destroy(struct dry_loader *l);
 /* Local. Reads micro-batch m of a step; *batch is borrowed until the next call. INPUT, IO. */
 enum dry_status dry_loader_load(struct dry_loader *l, const struct dry_plan_step *s, int64_t m,
