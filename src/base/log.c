@@ -57,14 +57,18 @@ static void put(const char *lines, size_t size)
     fflush(stderr);
 }
 
-/* "drydock: [rank 3: ][error: ]TEXT\n" in new memory, *size without the NUL; NULL when memory is short.
- * Newlines inside become spaces: a message is one line, whatever a file name or a library's text holds. */
+/* "drydock: [rank 3: ][error: ]TEXT\n" in new memory, *size without the NUL; NULL when memory is short. No
+ * label: "    TEXT\n", which goes on with the line before it. Newlines inside become spaces: a message is one
+ * line, whatever a file name or a library's text holds. */
 static char *compose(const char *label, int with_rank, const char *format, va_list ap, size_t *size)
 {
     char prefix[64] = "drydock: ";
     va_list again;
 
-    if (with_rank)
+    if (!label) {
+        strcpy(prefix, "    ");
+        label = "";
+    } else if (with_rank)
         snprintf(prefix + strlen(prefix), sizeof prefix - strlen(prefix), "rank %d: ", state.rank);
     va_copy(again, ap);
     int length = vsnprintf(NULL, 0, format, again);
@@ -117,6 +121,15 @@ void dry_error(const char *format, ...)
 
     va_start(ap, format);
     say("error: ", state.rank != 0, state.deferring, format, ap);
+    va_end(ap);
+}
+
+void dry_error_more(const char *format, ...)
+{
+    va_list ap;
+
+    va_start(ap, format);
+    say(NULL, 0, state.deferring, format, ap);
     va_end(ap);
 }
 

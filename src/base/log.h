@@ -27,6 +27,8 @@ enum dry_log_level dry_log_level_now(void);
 /* Local. One error line: cause, object, place, remedy ("drydock: error: ...", "drydock: rank 2: error: ...");
  * kept while deferring. A newline inside a message becomes a space. */
 void dry_error(const char *format, ...) DRY_PRINTF(1, 2);
+/* Local. A line under the last error line, indented and without prefix: a command that can be copied. */
+void dry_error_more(const char *format, ...) DRY_PRINTF(1, 2);
 /* Local. One warning line by any rank; rank prefix unless rank 0. While deferring only rank 0 prints. */
 void dry_warn(const char *format, ...) DRY_PRINTF(1, 2);
 /* Local. Information that rank 0 says for all; silent on other ranks. */
