@@ -20,7 +20,10 @@
 #include "model/adapter.h"
 #include "model/base.h"
 
-enum { DRY_GRAD_BITS = 36, DRY_LOSS_BITS = 32 };
+enum { DRY_GRAD_BITS = 36, DRY_LOSS_BITS = 32, DRY_GRAD_LIMIT_BITS = 57, DRY_LOSS_LIMIT_BITS = 61 };
+/* Bounds of one rank's sums: 2^21 for a gradient, 2^29 for a loss. No wrap-around goes unseen on up to 64 ranks. */
+#define DRY_GRAD_LIMIT (INT64_C(1) << DRY_GRAD_LIMIT_BITS)
+#define DRY_LOSS_LIMIT (INT64_C(1) << DRY_LOSS_LIMIT_BITS)
 
 /* Linears that share an input, each with the adapters of its members. Output columns are the members' side by side:
  * QKV gives [T, Q + K + K], GATE_UP gives [T, 2F]. */
@@ -34,11 +37,14 @@ enum dry_norm { DRY_NORM_INPUT, DRY_NORM_POST };
 
 /* Words after the `parameters` gradient sums in the accumulator block. */
 enum dry_sum { DRY_SUM_LOSS, DRY_SUM_TOKENS, DRY_SUM_FLAGS, DRY_SUMS };
+/* Flags; a rank raises each once, so that added up over ranks they stay apart. */
+#define DRY_FLAG_NOT_FINITE INT64_C(1)
+#define DRY_FLAG_RANGE (INT64_C(1) << 32)
 
 /* Bounds that buffers and workspaces are laid out for. */
 struct dry_limits {
     int64_t tokens, records, rows, longest; /* of one micro-batch */
-    int training;                           /* 0: forward and loss only */
+    int training;                           /* 0: forward and loss only: no moments, no gradient sums, no dropout */
 };
 
 struct dry_backend_options {

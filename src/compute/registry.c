@@ -1,0 +1,55 @@
+/*
+ * Which backends this build has.
+ * Owns the table; the only place of compute/ with a build condition for a backend.  Must not know how any of
+ * them works.
+ */
+#include "config.h"
+
+#include "compute/backend.h"
+
+#include "base/log.h"
+#include "compute/cpu/cpu.h"
+
+#include <string.h>
+
+static int always(void)
+{
+    return 1;
+}
+
+/* In order of preference for "auto": the first whose device is there. */
+static const struct {
+    const struct dry_backend_ops *ops;
+    int (*found)(void);
+} backends[] = {
+    {&dry_cpu_ops, always},
+};
+enum { BACKENDS = sizeof backends / sizeof backends[0] };
+
+enum dry_status dry_backend_find(const char *name, const struct dry_backend_ops **ops)
+{
+    for (int i = 0; i < BACKENDS; i++) {
+        int match =
+            strcmp(name, "auto") == 0 ? backends[i].found() : strcmp(name, backends[i].ops->name) == 0;
+        if (match) {
+            *ops = backends[i].ops;
+            return DRY_OK;
+        }
+    }
+    char list[128] = "auto";
+    const char *const *names = dry_backend_names();
+    for (int i = 0; names[i]; i++) {
+        strncat(list, ", ", sizeof list - strlen(list) - 1);
+        strncat(list, names[i], sizeof list - strlen(list) - 1);
+    }
+    dry_error("--backend %s: this build of drydock has %s", name, list);
+    return DRY_ERR_USAGE;
+}
+
+const char *const *dry_backend_names(void)
+{
+    static const char *const names[] = {"cpu", NULL};
+
+    _Static_assert(sizeof names / sizeof names[0] == BACKENDS + 1, "a name per backend");
+    return names;
+}
