@@ -10,14 +10,17 @@ AS_IF([test "x$enable_debug" = xyes && test -z "${CFLAGS+set}"], [CFLAGS="-O0 -g
 
 AC_DEFUN([DRY_COMPILER], [
 AC_ARG_ENABLE([werror],
-  [AS_HELP_STRING([--enable-werror], [a warning is an error (default: in a git checkout)])],
-  [], [AS_IF([test -e "$srcdir/.git"], [enable_werror=yes], [enable_werror=no])])
+  [AS_HELP_STRING([--enable-werror], [a warning is an error (default: in a git checkout, unless with sanitizers)])],
+  [], [enable_werror=guess])
 AC_ARG_ENABLE([sanitizer],
   [AS_HELP_STRING([--enable-sanitizer=LIST], [build with sanitizers, such as address,undefined])],
   [], [enable_sanitizer=no])
 AC_ARG_ENABLE([coverage],
   [AS_HELP_STRING([--enable-coverage], [count executed lines for gcov])],
   [], [enable_coverage=no])
+# Sanitizers make gcc see paths that there are not.
+AS_IF([test "x$enable_werror" = xguess],
+  [AS_IF([test -e "$srcdir/.git" && test "x$enable_sanitizer" = xno], [enable_werror=yes], [enable_werror=no])])
 dry_debug=0
 AS_IF([test "x$enable_debug" = xyes], [dry_debug=1])
 AC_DEFINE_UNQUOTED([DRY_DEBUG], [$dry_debug], [1: overwrite freed memory])
