@@ -109,9 +109,10 @@ enum dry_status dry_config_check_ranks(const struct dry_config *c, unsigned comm
     if (ranks != 1 || devices < 2)
         return DRY_OK;
     if (dry_values_command(c, devices, none, "", &line) == 0) {
-        dry_error("%s names %d devices, but drydock was started as one rank; one rank drives one device, so "
-                  "start:\n    %s",
-                  dry_config_place(c, "devices"), devices, line.data);
+        dry_error(
+            "%s names %d devices, but drydock was started as one rank; a rank drives one device, so start:",
+            dry_config_place(c, "devices"), devices);
+        dry_error_more("%s", line.data);
         status = DRY_ERR_USAGE;
     }
     dry_buffer_reset(&line);

@@ -90,19 +90,20 @@ static enum dry_status refuse_ambiguous(const struct dry_config *c, int ranks, i
     else
         snprintf(why, sizeof why, "drydock runs as %d ranks and no --devices list confirms that number",
                  ranks);
-    dry_error(
-        "%s: %lld micro-batches of %lld records per rank leave the effective batch open, since %s; "
-        "state it, with one of these two commands:\n"
-        "    %s\n"
-        "        as on one device: %lld records per step, %lld steps per epoch, learning rate %s (kept)\n"
-        "    %s\n"
-        "        times the ranks: %lld records per step, %lld steps per epoch; learning rate %s stays unless "
-        "you "
-        "change it, the linear rule would ask for %s, square root %s",
-        dry_config_place(c, "gradient-accumulation-steps"), (long long)c->gradient_accumulation_steps,
-        (long long)c->per_device_batch_size, why, kept.data, (long long)one,
-        (long long)divide_up(records, one), rate, grown.data, (long long)all,
-        (long long)divide_up(records, all), rate, linear, root);
+    dry_error("%s: %lld micro-batches of %lld records per rank leave the effective batch open, since %s; "
+              "state it, with "
+              "one of these two commands:",
+              dry_config_place(c, "gradient-accumulation-steps"), (long long)c->gradient_accumulation_steps,
+              (long long)c->per_device_batch_size, why);
+    dry_error_more("%s", kept.data);
+    dry_error_more(
+        "    as on one device: %lld records per step, %lld steps per epoch, learning rate %s (kept)",
+        (long long)one, (long long)divide_up(records, one), rate);
+    dry_error_more("%s", grown.data);
+    dry_error_more("    times the ranks: %lld records per step, %lld steps per epoch; learning rate %s "
+                   "unless you change "
+                   "it: the linear rule would ask for %s, square root %s",
+                   (long long)all, (long long)divide_up(records, all), rate, linear, root);
     status = DRY_ERR_USAGE;
 out:
     dry_buffer_reset(&kept);

@@ -144,8 +144,9 @@ int dry_map_next(const char **at, const char **key, size_t *key_length, const ch
 /* Local. Object of name -> {value, origin} for run.json; names as in a file; caller decrefs. NULL: no memory.
  */
 json_t *dry_config_json(const struct dry_config *c, unsigned command);
-/* Local. SHA-256 (hex) over all values whose scope is not LOCAL: ranks compare it. */
-enum dry_status dry_config_hash(const struct dry_config *c, char hex[65]);
+/* Local. Command and every value whose scope is not LOCAL, with its origin, a line each, in new memory: ranks
+ * compare it. */
+enum dry_status dry_config_text(const struct dry_config *c, char **text);
 
 /* Local. --help of one command, the complete commented sample file, and the man page's option section. */
 void dry_config_help(FILE *out, unsigned command);

@@ -6,7 +6,6 @@
 
 #include "config/values.h"
 
-#include "base/hash.h"
 #include "base/log.h"
 #include "base/utf8.h"
 #include "config/options.h"
@@ -45,7 +44,7 @@ int dry_bounds_text(const struct dry_option *o, struct dry_buffer *b)
         if (dry_buffer_printf(b, "one of ") != 0)
             return -1;
         for (const char *s = o->choices; *s; s++)
-            if (dry_buffer_printf(b, *s == '|' ? ", " : "%c", *s) != 0)
+            if (*s == '|' ? dry_buffer_printf(b, ", ") : dry_buffer_append(b, s, 1))
                 return -1;
         return 0;
     case DRY_OPT_INT:
@@ -438,10 +437,11 @@ static json_t *json_of(const struct dry_config *c, const struct dry_option *o)
     return text ? json_string(text) : json_null();
 }
 
+static const char *const origins[] = {
+    [DRY_ORIGIN_DEFAULT] = "default", [DRY_ORIGIN_FILE] = "file", [DRY_ORIGIN_ARGUMENT] = "argument"};
+
 json_t *dry_config_json(const struct dry_config *c, unsigned command)
 {
-    static const char *const origins[] = {
-        [DRY_ORIGIN_DEFAULT] = "default", [DRY_ORIGIN_FILE] = "file", [DRY_ORIGIN_ARGUMENT] = "argument"};
     const struct dry_option *table = dry_option_table();
     json_t *all = json_object();
 
@@ -463,37 +463,56 @@ json_t *dry_config_json(const struct dry_config *c, unsigned command)
     return all;
 }
 
-enum dry_status dry_config_hash(const struct dry_config *c, char hex[65])
+enum dry_status dry_config_text(const struct dry_config *c, char **text)
 {
     const struct dry_option *table = dry_option_table();
-    struct dry_hash *h;
-    enum dry_status status = dry_hash_create(&h);
+    const char *name = dry_command_name(c->values->command);
+    struct dry_buffer b = {0};
+    int failed = dry_buffer_printf(&b, "command %s\n", name ? name : "none");
 
-    if (status != DRY_OK)
-        return status;
-    for (int i = 0; table[i].flag; i++) {
-        char buffer[32], origin[2] = {(char)('0' + (int)c->values->value[i].origin), '\0'};
+    for (int i = 0; table[i].flag && !failed; i++) {
+        char buffer[32];
+        const char *value = dry_values_text(c, i, buffer);
         if (table[i].scope == DRY_SCOPE_LOCAL)
             continue;
-        dry_hash_text(h, table[i].flag, dry_values_text(c, i, buffer));
-        dry_hash_text(h, "origin", origin);
+        failed = dry_buffer_printf(&b, "%s %s (%s)\n", table[i].flag, value ? value : "not given",
+                                   origins[c->values->value[i].origin]);
     }
-    dry_hash_finish(h, hex);
+    if (failed) {
+        dry_buffer_reset(&b);
+        return DRY_ERR_MEMORY;
+    }
+    *text = b.data;
     return DRY_OK;
 }
 
+static int is_control(char byte)
+{
+    return (unsigned char)byte < 32 || byte == 127;
+}
+
+/* A word as a shell reads it back: bare, in single quotes, or with its control characters spelled out. */
 static int append_word(struct dry_buffer *b, const char *word)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./,:@%";
+    int control = 0, failed;
 
     if (*word && word[strspn(word, plain)] == '\0')
         return dry_buffer_printf(b, " %s", word);
-    if (dry_buffer_printf(b, " '") != 0)
-        return -1;
-    for (; *word; word++)
-        if (dry_buffer_printf(b, *word == '\'' ? "'\\''" : "%c", *word) != 0)
-            return -1;
-    return dry_buffer_printf(b, "'");
+    for (const char *s = word; *s; s++)
+        control |= is_control(*s);
+    failed = dry_buffer_printf(b, control ? " $'" : " '");
+    for (; *word && !failed; word++) {
+        if (control && is_control(*word))
+            failed = dry_buffer_printf(b, "\\x%02x", (unsigned char)*word);
+        else if (control && (*word == '\'' || *word == '\\'))
+            failed = dry_buffer_printf(b, "\\%c", *word);
+        else if (*word == '\'')
+            failed = dry_buffer_printf(b, "'\\''");
+        else
+            failed = dry_buffer_append(b, word, 1);
+    }
+    return failed ? -1 : dry_buffer_printf(b, "'");
 }
 
 /* The option that a word names, or -1; *inside: the value follows after '='. */
