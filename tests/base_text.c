@@ -113,23 +113,11 @@ static void expressions(void)
 {
     static const char gpt2[] =
         "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
-    static const char *const refused[] = {"a(",      "[a-z&&[aeiou]]", "[[a]b]", "(?m)a",
-                                          "(?im:a)", "[\\W]",          "[b"};
+    static const char *const refused[] = {"a(", "[b", "a{2,1}", "\\p{Nonsense}"};
     struct dry_regex *re = NULL;
 
     matches(gpt2, "it's  12 caf\xc3\xa9!\n", "it|'s| | 12| caf\xc3\xa9|!|\n|");
     matches("(?i:'s|'t)|\\p{N}{1,3}", "'S12345", "'S|123|45|");
-    matches("\\s+",
-            "a\xc2\x85"
-            "b\xe1\xa0\x8e"
-            "c\xe3\x80\x80",
-            "\xc2\x85|\xe3\x80\x80|");
-    matches("[\\S]+",
-            "a\xc2\x85"
-            "b\xe1\xa0\x8e",
-            "a|b\xe1\xa0\x8e|");
-    matches("\\w+|[^\\w\\s]+", "na\xc3\xafve_1 \xc2\xb2!", "na\xc3\xafve_1|\xc2\xb2!|");
-    matches("\\h+", "xfAg", "fA|");
     matches("^b$", "a\nb\nc", "b|");
     matches("[]a]+|\\[", "]a[", "]a|[|");
     matches("[[:digit:]]+", "a12", "12|");

@@ -14,15 +14,6 @@
 #include <stdint.h>
 #include <string.h>
 
-/* White_Space and its complement, as members of a character class. PCRE2's own \s also holds U+180E. */
-#define SPACE                                                                                                \
-    "\\x{9}-\\x{d}\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{" \
-    "3000}"
-#define NO_SPACE                                                                                    \
-    "\\x{0}-\\x{8}\\x{e}-\\x{1f}\\x{21}-\\x{84}\\x{86}-\\x{9f}\\x{a1}-\\x{167f}\\x{1681}-\\x{1fff}" \
-    "\\x{200b}-\\x{2027}\\x{202a}-\\x{202e}\\x{2030}-\\x{205e}\\x{2060}-\\x{2fff}\\x{3001}-\\x{10ffff}"
-#define WORD "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}"
-
 enum { JIT_STACK_START = 32 << 10, JIT_STACK_MOST = 64 << 20, STEPS = 10000000, STEPS_PER_BYTE = 64 };
 
 struct dry_regex {
@@ -33,66 +24,7 @@ struct dry_regex {
     char *where;
 };
 
-/* Two characters: \x, [^ and the like; their translation outside and inside a class, NULL: refused. */
-static const struct escape {
-    char letter;
-    const char *outside, *inside;
-} escapes[] = {
-    {'s', "[" SPACE "]", SPACE}, {'S', "[^" SPACE "]", NO_SPACE},   {'w', "[" WORD "]", WORD},
-    {'W', "[^" WORD "]", NULL},  {'h', "[0-9a-fA-F]", "0-9a-fA-F"}, {'H', "[^0-9a-fA-F]", NULL},
-};
-
-static enum dry_status refuse(const char *pattern, const char *where, size_t at, const char *why)
-{
-    dry_error("%s: regular expression \"%s\", offset %zu: %s", where, pattern, at, why);
-    return DRY_ERR_INPUT;
-}
-
-/* The pattern in PCRE2's words. The two dialects agree on what tokenizers use but for the escapes above; set
- * operations inside a class and Ruby's (?m) would be read differently and are refused. */
-static enum dry_status translate(const char *pattern, const char *where, struct dry_buffer *out)
-{
-    int class = 0, failed = dry_buffer_append(out, "", 0);
-    size_t opened = 0; /* where a class began: a ] right there is a member */
-
-    for (size_t i = 0; pattern[i] && !failed; i++) {
-        const char *c = pattern + i;
-        const char *as = NULL;
-        size_t width = 1;
-        if (c[0] == '\\' && c[1]) {
-            width = 2;
-            for (size_t e = 0; e < sizeof escapes / sizeof escapes[0]; e++)
-                if (escapes[e].letter == c[1]) {
-                    as = class ? escapes[e].inside : escapes[e].outside;
-                    if (!as)
-                        return refuse(pattern, where, i,
-                                      "this escape inside a character class is not supported");
-                }
-        } else if (!class && c[0] == '[') {
-            class = 1;
-            if (c[1] == '^')
-                width = 2;
-            opened = i + width;
-        } else if (class && c[0] == '[' && c[1] == ':') {
-            const char *end = strstr(c, ":]");
-            if (end)
-                width = (size_t)(end - c) + 2;
-        } else if (class && (c[0] == '[' || (c[0] == '&' && c[1] == '&'))) {
-            return refuse(pattern, where, i, "sets inside a character class are not supported");
-        } else if (class && c[0] == ']' && i > opened) {
-            class = 0;
-        } else if (!class && strncmp(c, "(?", 2) == 0) {
-            size_t flags = 2 + strspn(c + 2, "imx-");
-            if ((c[flags] == ':' || c[flags] == ')') && memchr(c + 2, 'm', flags - 2))
-                return refuse(pattern, where, i, "the flag m is not supported");
-        }
-        failed = as ? dry_buffer_append(out, as, strlen(as)) : dry_buffer_append(out, c, width);
-        i += width - 1;
-    }
-    return failed ? DRY_ERR_MEMORY : DRY_OK;
-}
-
-static enum dry_status compile(struct dry_regex *re, const char *pattern, const struct dry_buffer *text)
+static enum dry_status compile(struct dry_regex *re, const char *pattern)
 {
     pcre2_compile_context *context = pcre2_compile_context_create(NULL);
     int error;
@@ -103,14 +35,13 @@ static enum dry_status compile(struct dry_regex *re, const char *pattern, const 
         return DRY_ERR_MEMORY;
     }
     pcre2_set_newline(context, PCRE2_NEWLINE_LF);
-    re->code = pcre2_compile((PCRE2_SPTR)text->data, text->len, PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE,
-                             &error, &offset, context);
+    re->code = pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED,
+                             PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE, &error, &offset, context);
     pcre2_compile_context_free(context);
     if (!re->code) {
         char why[256];
         pcre2_get_error_message(error, (PCRE2_UCHAR *)why, sizeof why);
-        dry_error("%s: regular expression \"%s\": %s (offset %zu of \"%s\")", re->where, pattern, why, offset,
-                  text->data);
+        dry_error("%s: regular expression \"%s\", byte %zu: %s", re->where, pattern, (size_t)offset, why);
         return DRY_ERR_INPUT;
     }
     re->match = pcre2_match_data_create(1, NULL);
@@ -130,25 +61,18 @@ static enum dry_status compile(struct dry_regex *re, const char *pattern, const 
 
 enum dry_status dry_regex_create(const char *pattern, const char *where, struct dry_regex **re)
 {
-    struct dry_buffer text = {0};
     struct dry_regex *fresh = dry_alloc(1, sizeof *fresh, "a regular expression");
     enum dry_status status = DRY_ERR_MEMORY;
 
     if (!fresh)
         return DRY_ERR_MEMORY;
     fresh->where = dry_strdup(where);
-    if (!fresh->where)
-        goto out;
-    status = translate(pattern, where, &text);
-    if (!status)
-        status = compile(fresh, pattern, &text);
-    if (!status) {
+    if (fresh->where)
+        status = compile(fresh, pattern);
+    if (status)
+        dry_regex_destroy(fresh);
+    else
         *re = fresh;
-        fresh = NULL;
-    }
-out:
-    dry_buffer_reset(&text);
-    dry_regex_destroy(fresh);
     return status;
 }
 

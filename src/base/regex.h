@@ -2,9 +2,7 @@
  * Regular expressions with Unicode properties, by PCRE2 (UTF-8, UCP, JIT where there is one).  Owns compiled
  * patterns. The only home of <pcre2.h>.
  *
- * The dialect is that of Hugging Face tokenizers (Oniguruma, Ruby syntax): \s is White_Space, \w is
- * Alphabetic, marks, decimal digits and connectors, \h a hexadecimal digit, ^ and $ match at line feeds. What
- * PCRE2 would read otherwise (sets inside a class, the flag m) is refused.
+ * The dialect is PCRE2's own, but ^ and $ match at line feeds, the only newline.
  */
 #ifndef DRY_BASE_REGEX_H
 #define DRY_BASE_REGEX_H
