@@ -1,0 +1,178 @@
+/*
+ * Unicode as Hugging Face tokenizers 0.23 has it, where its data differ from those of utf8proc and PCRE2.
+ * Owns the three tables; each was found by asking that library about every code point, see
+ * tests/golden/check_unicode.py.
+ * Must not know of tokens.
+ */
+#include "config.h"
+
+#include "text/unicode.h"
+
+static const struct dry_unicode_range assigned[] = {
+    {0x897, 0x897, "Mn"},     {0xcf3, 0xcf3, "Mc"},     {0xece, 0xece, "Mn"},     {0x1b4e, 0x1b4f, "Po"},
+    {0x1b7f, 0x1b7f, "Po"},   {0x1c89, 0x1c89, "Lu"},   {0x1c8a, 0x1c8a, "Ll"},   {0x2427, 0x2429, "So"},
+    {0x2ffc, 0x2fff, "So"},   {0x31e4, 0x31e5, "So"},   {0x31ef, 0x31ef, "So"},   {0xa7cb, 0xa7cc, "Lu"},
+    {0xa7cd, 0xa7cd, "Ll"},   {0xa7da, 0xa7da, "Lu"},   {0xa7db, 0xa7db, "Ll"},   {0xa7dc, 0xa7dc, "Lu"},
+    {0x105c0, 0x105f3, "Lo"}, {0x10d40, 0x10d49, "Nd"}, {0x10d4a, 0x10d4d, "Lo"}, {0x10d4e, 0x10d4e, "Lm"},
+    {0x10d4f, 0x10d4f, "Lo"}, {0x10d50, 0x10d65, "Lu"}, {0x10d69, 0x10d6d, "Mn"}, {0x10d6e, 0x10d6e, "Pd"},
+    {0x10d6f, 0x10d6f, "Lm"}, {0x10d70, 0x10d85, "Ll"}, {0x10d8e, 0x10d8f, "Sm"}, {0x10ec2, 0x10ec4, "Lo"},
+    {0x10efc, 0x10eff, "Mn"}, {0x1123f, 0x11240, "Lo"}, {0x11241, 0x11241, "Mn"}, {0x11380, 0x11389, "Lo"},
+    {0x1138b, 0x1138b, "Lo"}, {0x1138e, 0x1138e, "Lo"}, {0x11390, 0x113b5, "Lo"}, {0x113b7, 0x113b7, "Lo"},
+    {0x113b8, 0x113ba, "Mc"}, {0x113bb, 0x113c0, "Mn"}, {0x113c2, 0x113c2, "Mc"}, {0x113c5, 0x113c5, "Mc"},
+    {0x113c7, 0x113ca, "Mc"}, {0x113cc, 0x113cd, "Mc"}, {0x113ce, 0x113ce, "Mn"}, {0x113cf, 0x113cf, "Mc"},
+    {0x113d0, 0x113d0, "Mn"}, {0x113d1, 0x113d1, "Lo"}, {0x113d2, 0x113d2, "Mn"}, {0x113d3, 0x113d3, "Lo"},
+    {0x113d4, 0x113d5, "Po"}, {0x113d7, 0x113d8, "Po"}, {0x113e1, 0x113e2, "Mn"}, {0x116d0, 0x116e3, "Nd"},
+    {0x11b00, 0x11b09, "Po"}, {0x11bc0, 0x11be0, "Lo"}, {0x11be1, 0x11be1, "Po"}, {0x11bf0, 0x11bf9, "Nd"},
+    {0x11f00, 0x11f01, "Mn"}, {0x11f02, 0x11f02, "Lo"}, {0x11f03, 0x11f03, "Mc"}, {0x11f04, 0x11f10, "Lo"},
+    {0x11f12, 0x11f33, "Lo"}, {0x11f34, 0x11f35, "Mc"}, {0x11f36, 0x11f3a, "Mn"}, {0x11f3e, 0x11f3f, "Mc"},
+    {0x11f40, 0x11f40, "Mn"}, {0x11f41, 0x11f41, "Mc"}, {0x11f42, 0x11f42, "Mn"}, {0x11f43, 0x11f4f, "Po"},
+    {0x11f50, 0x11f59, "Nd"}, {0x11f5a, 0x11f5a, "Mn"}, {0x1342f, 0x1342f, "Lo"}, {0x13439, 0x1343f, "Cf"},
+    {0x13440, 0x13440, "Mn"}, {0x13441, 0x13446, "Lo"}, {0x13447, 0x13455, "Mn"}, {0x13460, 0x143fa, "Lo"},
+    {0x16100, 0x1611d, "Lo"}, {0x1611e, 0x16129, "Mn"}, {0x1612a, 0x1612c, "Mc"}, {0x1612d, 0x1612f, "Mn"},
+    {0x16130, 0x16139, "Nd"}, {0x16d40, 0x16d42, "Lm"}, {0x16d43, 0x16d6a, "Lo"}, {0x16d6b, 0x16d6c, "Lm"},
+    {0x16d6d, 0x16d6f, "Po"}, {0x16d70, 0x16d79, "Nd"}, {0x18cff, 0x18cff, "Lo"}, {0x1b132, 0x1b132, "Lo"},
+    {0x1b155, 0x1b155, "Lo"}, {0x1cc00, 0x1ccef, "So"}, {0x1ccf0, 0x1ccf9, "Nd"}, {0x1cd00, 0x1ceb3, "So"},
+    {0x1d2c0, 0x1d2d3, "No"}, {0x1df25, 0x1df2a, "Ll"}, {0x1e030, 0x1e06d, "Lm"}, {0x1e08f, 0x1e08f, "Mn"},
+    {0x1e4d0, 0x1e4ea, "Lo"}, {0x1e4eb, 0x1e4eb, "Lm"}, {0x1e4ec, 0x1e4ef, "Mn"}, {0x1e4f0, 0x1e4f9, "Nd"},
+    {0x1e5d0, 0x1e5ed, "Lo"}, {0x1e5ee, 0x1e5ef, "Mn"}, {0x1e5f0, 0x1e5f0, "Lo"}, {0x1e5f1, 0x1e5fa, "Nd"},
+    {0x1e5ff, 0x1e5ff, "Po"}, {0x1f6dc, 0x1f6dc, "So"}, {0x1f774, 0x1f776, "So"}, {0x1f77b, 0x1f77f, "So"},
+    {0x1f7d9, 0x1f7d9, "So"}, {0x1f8b2, 0x1f8bb, "So"}, {0x1f8c0, 0x1f8c1, "So"}, {0x1fa75, 0x1fa77, "So"},
+    {0x1fa87, 0x1fa89, "So"}, {0x1fa8f, 0x1fa8f, "So"}, {0x1faad, 0x1faaf, "So"}, {0x1fabb, 0x1fabf, "So"},
+    {0x1fac6, 0x1fac6, "So"}, {0x1face, 0x1facf, "So"}, {0x1fada, 0x1fadc, "So"}, {0x1fadf, 0x1fadf, "So"},
+    {0x1fae8, 0x1fae9, "So"}, {0x1faf7, 0x1faf8, "So"}, {0x1fbcb, 0x1fbef, "So"}, {0x2b739, 0x2b739, "Lo"},
+    {0x2ebf0, 0x2ee5d, "Lo"}, {0x31350, 0x323af, "Lo"},
+};
+
+struct range {
+    uint32_t first, last;
+};
+
+/* Code points that have a decomposition, a combining class or a composition today and had none in Unicode 9:
+ * to the normalizers they are letters that never combine. */
+static const struct range inert[] = {
+    {0x558, 0x558},     {0x58b, 0x58c},     {0x5c8, 0x5c9},     {0x7fd, 0x7fd},     {0x897, 0x89f},
+    {0x8ca, 0x8d3},     {0x9fe, 0x9fe},     {0xc3c, 0xc3c},     {0xd3b, 0xd3c},     {0xeba, 0xeba},
+    {0x1715, 0x1715},   {0x1abf, 0x1af0},   {0x1df6, 0x1dfa},   {0x209d, 0x209f},   {0x32ff, 0x32ff},
+    {0xa7f1, 0xa7f4},   {0xa82c, 0xa82c},   {0xab69, 0xab69},   {0x105c9, 0x105c9}, {0x105d2, 0x105d2},
+    {0x105da, 0x105da}, {0x105e4, 0x105e4}, {0x10781, 0x10785}, {0x10787, 0x107b0}, {0x107b2, 0x107bf},
+    {0x10d24, 0x10d27}, {0x10d69, 0x10d6d}, {0x10eab, 0x10eac}, {0x10ecb, 0x10ecf}, {0x10ef0, 0x10efb},
+    {0x10efd, 0x10eff}, {0x10f46, 0x10f50}, {0x10f82, 0x10f85}, {0x11070, 0x11070}, {0x1133b, 0x1133b},
+    {0x11382, 0x11385}, {0x1138b, 0x1138b}, {0x1138e, 0x1138e}, {0x11390, 0x11391}, {0x113b8, 0x113b8},
+    {0x113bb, 0x113bb}, {0x113c2, 0x113c2}, {0x113c5, 0x113c5}, {0x113c7, 0x113c9}, {0x113ce, 0x113d0},
+    {0x1145e, 0x1145e}, {0x11839, 0x1183a}, {0x11930, 0x11930}, {0x11935, 0x11935}, {0x11938, 0x11938},
+    {0x1193d, 0x1193e}, {0x11943, 0x11943}, {0x119e0, 0x119e0}, {0x11a34, 0x11a34}, {0x11a47, 0x11a47},
+    {0x11a99, 0x11a99}, {0x11d42, 0x11d42}, {0x11d44, 0x11d45}, {0x11d97, 0x11d97}, {0x11f41, 0x11f42},
+    {0x1611e, 0x16129}, {0x1612f, 0x1612f}, {0x16d63, 0x16d63}, {0x16d67, 0x16d6a}, {0x16ff0, 0x16ff1},
+    {0x1b123, 0x1b126}, {0x1ccd6, 0x1ccf9}, {0x1d127, 0x1d128}, {0x1d250, 0x1d252}, {0x1d25b, 0x1d25c},
+    {0x1d25f, 0x1d25f}, {0x1d280, 0x1d281}, {0x1d6a6, 0x1d6a6}, {0x1df95, 0x1df95}, {0x1dfcd, 0x1dfff},
+    {0x1e030, 0x1e06d}, {0x1e08f, 0x1e08f}, {0x1e130, 0x1e136}, {0x1e2ae, 0x1e2ae}, {0x1e2ec, 0x1e2ef},
+    {0x1e4ec, 0x1e4ef}, {0x1e5ee, 0x1e5ef}, {0x1e6e3, 0x1e6e3}, {0x1e6e6, 0x1e6e6}, {0x1e6ee, 0x1e6ef},
+    {0x1e6f5, 0x1e6f5}, {0x1f16c, 0x1f16c}, {0x1fbf0, 0x1fbf9},
+};
+
+/* Lower-case mappings younger than Unicode 15. */
+static const struct {
+    uint32_t first, last, lower;
+} lowered[] = {
+    {0x1c89, 0x1c89, 0x1c8a},    {0xa7cb, 0xa7cb, 0x264},  {0xa7cc, 0xa7cc, 0xa7cd},
+    {0xa7ce, 0xa7ce, 0xa7cf},    {0xa7d2, 0xa7d2, 0xa7d3}, {0xa7d4, 0xa7d4, 0xa7d5},
+    {0xa7da, 0xa7da, 0xa7db},    {0xa7dc, 0xa7dc, 0x19b},  {0x10d50, 0x10d65, 0x10d70},
+    {0x16ea0, 0x16eb8, 0x16ebb},
+};
+
+#define COUNT(table) (sizeof(table) / sizeof(table)[0])
+
+const struct dry_unicode_range *dry_unicode_assigned(size_t *count)
+{
+    *count = COUNT(assigned);
+    return assigned;
+}
+
+int dry_unicode_is_numeric(uint32_t code)
+{
+    if (code < 0x80)
+        return code >= '0' && code <= '9';
+    if (dry_utf8_is_numeric(code))
+        return 1;
+    /* Unicode 17: Tolong Siki digits, Chinese small forms */
+    if ((code >= 0x11de0 && code <= 0x11de9) || (code >= 0x16ff4 && code <= 0x16ff6))
+        return 1;
+    size_t low = 0, high = COUNT(assigned);
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (code > assigned[middle].last)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < COUNT(assigned) && code >= assigned[low].first && assigned[low].category[0] == 'N';
+}
+
+size_t dry_unicode_lower(uint32_t code, uint32_t out[2])
+{
+    if (code == 0x130) { /* the only full mapping of two code points */
+        out[0] = 'i';
+        out[1] = 0x307;
+        return 2;
+    }
+    for (size_t i = 0; i < COUNT(lowered); i++)
+        if (code >= lowered[i].first && code <= lowered[i].last) {
+            out[0] = lowered[i].lower + (code - lowered[i].first);
+            return 1;
+        }
+    out[0] = dry_utf8_lower(code);
+    return 1;
+}
+
+static int is_inert(uint32_t code)
+{
+    size_t low = 0, high = COUNT(inert);
+
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (code > inert[middle].last)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < COUNT(inert) && code >= inert[low].first;
+}
+
+/* Text below the first code point that the form can change stays as it is: NFC U+0300 (bytes from 0xcc),
+ * others U+0080. */
+static int is_plain(enum dry_utf8_form form, const char *text, size_t size)
+{
+    unsigned char least = form == DRY_UTF8_NFC ? 0xcc : 0x80;
+
+    for (size_t i = 0; i < size; i++)
+        if ((unsigned char)text[i] >= least)
+            return 0;
+    return 1;
+}
+
+/* An inert code point neither combines nor moves, so the text on each side of it normalises by itself. */
+int dry_unicode_normalize(enum dry_utf8_form form, const char *text, size_t size, struct dry_buffer *out)
+{
+    if (is_plain(form, text, size))
+        return dry_buffer_append(out, text, size);
+    size_t begin = 0, at = 0;
+    while (at < size) {
+        if ((unsigned char)text[at] < 0x80) {
+            at++;
+            continue;
+        }
+        uint32_t code;
+        size_t length = dry_utf8_decode(text + at, size - at, &code);
+        if (is_inert(code)) {
+            if (at > begin && dry_utf8_normalize(form, text + begin, at - begin, out))
+                return -1;
+            if (dry_buffer_append(out, text + at, length))
+                return -1;
+            begin = at + length;
+        }
+        at += length;
+    }
+    if (begin < size)
+        return dry_utf8_normalize(form, text + begin, size - begin, out);
+    return 0;
+}
