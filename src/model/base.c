@@ -80,7 +80,7 @@ static enum dry_status take(struct finder *f, const char *name, int64_t rows, in
 static enum dry_status take_in_layer(struct finder *f, int64_t layer, const char *what, int64_t rows,
                                      int64_t columns, const struct dry_tensor **found)
 {
-    char name[NAME];
+    char name[NAME + 40];
 
     snprintf(name, sizeof name, "model.layers.%" PRId64 ".%s", layer, what);
     return take(f, name, rows, columns, found);
