@@ -36,7 +36,7 @@ for dry_flag in -ffp-contract=off -fno-math-errno -fno-trapping-math; do
   DRY_FLAG([$dry_flag], [DRY_CFLAGS])
 done
 for dry_flag in -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wwrite-strings \
-    -Wformat=2 -Wundef; do
+    -Wformat-security -Wundef; do
   DRY_FLAG([$dry_flag], [WARN_CFLAGS])
 done
 AS_IF([test "x$enable_werror" = xyes], [DRY_FLAG([-Werror], [WARN_CFLAGS])])
