@@ -23,7 +23,12 @@ enum dry_status dry_json_read(const char *path, json_t **root)
 
     if (status)
         return status;
-    json_t *value = json_loadb(data, size, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL, &error);
+    size_t flags = JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL;
+    json_t *value = json_loadb(data, size, flags, &error);
+    /* Files from Python hold integers beyond 64 bits, such as 1000000000000000019884624838656 for no limit;
+     * then all numbers of the file are reals, and the readers below take whole ones for integers. */
+    if (!value && json_error_code(&error) == json_error_numeric_overflow)
+        value = json_loadb(data, size, flags | JSON_DECODE_INT_AS_REAL, &error);
     dry_free(data);
     if (!value) {
         if (json_error_code(&error) == json_error_out_of_memory) {
