@@ -1,17 +1,17 @@
 /*
- * Backends: where the arithmetic is done.  One table of operations, as coarse as fusion needs; cpu/ is the oracle, cuda/
- * the fast one.  The backend owns the base weights in its own layout, the adapter and its moments, the gradient sums, and
- * one arena.  train/ lays out the arena and calls the operations in order.  A backend must not know of records' origin,
- * ranks, files or schedules.
+ * Backends: where the arithmetic is done.  One table of operations, as coarse as fusion needs; cpu/ is the
+ * oracle, cuda/ the fast one.  The backend owns the base weights in its own layout, the adapter and its
+ * moments, the gradient sums, and one arena.  train/ lays out the arena and calls the operations in order.  A
+ * backend must not know of records' origin, ranks, files or schedules.
  *
- * Shapes: T tokens of a micro-batch (padding included), H hidden, D head_dim, Hq heads, Hk kv heads, Q = Hq D, K = Hk D,
- * F ffn, V vocabulary, R supervised rows.  `act` is the activation type: float32 on cpu, bfloat16 on cuda; buffers are
- * row-major and dense.  "=" overwrites, "+=" accumulates.  Padding rows (useful..T-1) hold finite values that reach no
- * other row and no sum.
+ * Shapes: T tokens of a micro-batch (padding included), H hidden, D head_dim, Hq heads, Hk kv heads, Q = Hq
+ * D, K = Hk D, F ffn, V vocabulary, R supervised rows.  `act` is the activation type: float32 on cpu,
+ * bfloat16 on cuda; buffers are row-major and dense.  "=" overwrites, "+=" accumulates.  Padding rows
+ * (useful..T-1) hold finite values that reach no other row and no sum.
  *
- * Sums (doc/design.md, "Exact sums"): gradients of the adapter, of the sum (not the mean) of -log p, go to int64
- * accumulators as llrint(g * 2^DRY_GRAD_BITS); losses as llrint(loss * 2^DRY_LOSS_BITS).  A value that is not finite or
- * leaves the range raises the flag word.
+ * Sums (doc/design.md, "Exact sums"): gradients of the adapter, of the sum (not the mean) of -log p, go to
+ * int64 accumulators as llrint(g * 2^DRY_GRAD_BITS); losses as llrint(loss * 2^DRY_LOSS_BITS).  A value that
+ * is not finite or leaves the range raises the flag word.
  */
 #ifndef DRY_COMPUTE_BACKEND_H
 #define DRY_COMPUTE_BACKEND_H
@@ -21,12 +21,13 @@
 #include "model/base.h"
 
 enum { DRY_GRAD_BITS = 36, DRY_LOSS_BITS = 32, DRY_GRAD_LIMIT_BITS = 57, DRY_LOSS_LIMIT_BITS = 61 };
-/* Bounds of one rank's sums: 2^21 for a gradient, 2^29 for a loss. No wrap-around goes unseen on up to 64 ranks. */
+/* Bounds of one rank's sums: 2^21 for a gradient, 2^29 for a loss. No wrap-around goes unseen on up to 64
+ * ranks. */
 #define DRY_GRAD_LIMIT (INT64_C(1) << DRY_GRAD_LIMIT_BITS)
 #define DRY_LOSS_LIMIT (INT64_C(1) << DRY_LOSS_LIMIT_BITS)
 
-/* Linears that share an input, each with the adapters of its members. Output columns are the members' side by side:
- * QKV gives [T, Q + K + K], GATE_UP gives [T, 2F]. */
+/* Linears that share an input, each with the adapters of its members. Output columns are the members' side by
+ * side: QKV gives [T, Q + K + K], GATE_UP gives [T, 2F]. */
 enum dry_group { DRY_GROUP_QKV, DRY_GROUP_O, DRY_GROUP_GATE_UP, DRY_GROUP_DOWN, DRY_GROUPS };
 int64_t dry_group_in(const struct dry_arch *a, enum dry_group g);
 int64_t dry_group_out(const struct dry_arch *a, enum dry_group g);
@@ -44,89 +45,100 @@ enum dry_sum { DRY_SUM_LOSS, DRY_SUM_TOKENS, DRY_SUM_FLAGS, DRY_SUMS };
 /* Bounds that buffers and workspaces are laid out for. */
 struct dry_limits {
     int64_t tokens, records, rows, longest; /* of one micro-batch */
-    int training;                           /* 0: forward and loss only: no moments, no gradient sums, no dropout */
+    int training; /* 0: forward and loss only: no moments, no gradient sums, no dropout */
 };
 
 struct dry_backend_options {
-    int device;      /* index on this host; cpu: ignored */
-    uint64_t seed;   /* key of dropout */
+    int device;    /* index on this host; cpu: ignored */
+    uint64_t seed; /* key of dropout */
 };
 
 struct dry_adamw {
     double rate, beta1, beta2, epsilon, decay, max_norm; /* max_norm 0: no clipping */
-    int64_t step;    /* 1-based, for bias correction */
+    int64_t step;                                        /* 1-based, for bias correction */
 };
 
 struct dry_backend;
 
 struct dry_backend_ops {
-    const char *name;     /* "cpu" */
-    size_t act_bytes;     /* bytes of one activation element */
+    const char *name; /* "cpu" */
+    size_t act_bytes; /* bytes of one activation element */
     enum dry_status (*create)(const struct dry_backend_options *o, struct dry_backend **b);
     void (*destroy)(struct dry_backend *b);
     /* What runs: "cpu: OpenBLAS 0.3.21 Haswell, 2 threads"; borrowed. */
     const char *(*describe)(struct dry_backend *b);
 
-    /* Bytes that the backend keeps for weights, adapter state (masters, moments, sums) and its own workspace under these
-     * limits: exact, for the plan. `adapter` may be NULL (no adapter). */
+    /* Bytes that the backend keeps for weights, adapter state (masters, moments, sums) and its own workspace
+     * under these limits: exact, for the plan. `adapter` may be NULL (no adapter). */
     enum dry_status (*footprint)(const struct dry_base *base, const struct dry_adapter *adapter,
-                                 const struct dry_limits *limits, size_t *weights, size_t *state, size_t *workspace);
-    /* Puts the base in place and allocates state and workspace. base and adapter are borrowed until destroy. */
-    enum dry_status (*load)(struct dry_backend *b, const struct dry_base *base, const struct dry_adapter *adapter,
-                            const struct dry_limits *limits);
+                                 const struct dry_limits *limits, size_t *weights, size_t *state,
+                                 size_t *workspace);
+    /* Puts the base in place and allocates state and workspace. base and adapter are borrowed until destroy.
+     */
+    enum dry_status (*load)(struct dry_backend *b, const struct dry_base *base,
+                            const struct dry_adapter *adapter, const struct dry_limits *limits);
     /* The arena of `bytes` bytes for activations; once. Offsets into it are 256-byte aligned. */
     enum dry_status (*arena)(struct dry_backend *b, size_t bytes, void **arena);
 
-    /* Adapter values and moments, float32 host arrays [parameters], both ways; any may be NULL. set also refreshes
-     * whatever copies the operations use. */
+    /* Adapter values and moments, float32 host arrays [parameters], both ways; any may be NULL. set also
+     * refreshes whatever copies the operations use. */
     enum dry_status (*state_set)(struct dry_backend *b, const float *values, const float *m, const float *v);
     enum dry_status (*state_get)(struct dry_backend *b, float *values, float *m, float *v);
     /* 1 (default): operations use the adapter; 0: the base alone. */
     void (*adapter_enable)(struct dry_backend *b, int on);
 
-    /* The micro-batch that the operations below work on; copied in. dropout 0 switches dropout off (evaluation). */
+    /* The micro-batch that the operations below work on; copied in. dropout 0 switches dropout off
+     * (evaluation). */
     enum dry_status (*batch)(struct dry_backend *b, const struct dry_batch *batch, int dropout);
 
     /* y [T, H] = embedding rows. */
     enum dry_status (*embed)(struct dry_backend *b, void *y);
     /* y [T, H] = RMSNorm(x [T, H]) of the layer's norm; y may not alias x. */
-    enum dry_status (*norm_forward)(struct dry_backend *b, int64_t layer, enum dry_norm n, const void *x, void *y);
+    enum dry_status (*norm_forward)(struct dry_backend *b, int64_t layer, enum dry_norm n, const void *x,
+                                    void *y);
     /* dx [T, H] += gradient of RMSNorm at x for dy. */
     enum dry_status (*norm_backward)(struct dry_backend *b, int64_t layer, enum dry_norm n, const void *x,
                                      const void *dy, void *dx);
-    /* y [T, out] = x W^T + bias + scale dropout(x) A^T B^T, member by member; with residual != NULL: + residual [T, out]. */
+    /* y [T, out] = x W^T + bias + scale dropout(x) A^T B^T, member by member; with residual != NULL: +
+     * residual [T, out]. */
     enum dry_status (*linear_forward)(struct dry_backend *b, int64_t layer, enum dry_group g, const void *x,
                                       const void *residual, void *y);
-    /* dx [T, in] = dy W + scale mask (dy B) A (not touched when dx is NULL; may alias neither x nor dy); sums of dA, dB +=
-     * (fixed point). dy stays as it is: the residual path needs it again. */
+    /* dx [T, in] = dy W + scale mask (dy B) A (not touched when dx is NULL; may alias neither x nor dy); sums
+     * of dA, dB += (fixed point). dy stays as it is: the residual path needs it again. */
     enum dry_status (*linear_backward)(struct dry_backend *b, int64_t layer, enum dry_group g, const void *x,
                                        const void *dy, void *dx);
-    /* qkv [T, Q + 2K]: q and k are normalised per head (qk_norm) and rotated in place; with qk_norm the values before go
-     * to raw [T, Q + K] when raw is not NULL. Then causal attention inside each record, scale 1/sqrt(D):
-     * o [T, Q] =, lse [T, Hq] float32 = log-sum-exp. */
-    enum dry_status (*attention_forward)(struct dry_backend *b, int64_t layer, void *qkv, void *raw, void *o, float *lse);
-    /* dqkv [T, Q + 2K] = gradient with respect to the linear's output (before norm and rotation), from the rotated qkv,
-     * raw (NULL without qk_norm), o, lse and d_o [T, Q]. */
-    enum dry_status (*attention_backward)(struct dry_backend *b, int64_t layer, const void *qkv, const void *raw,
-                                          const void *o, const float *lse, const void *d_o, void *dqkv);
+    /* qkv [T, Q + 2K]: q and k are normalised per head (qk_norm) and rotated in place; with qk_norm the
+     * values before go to raw [T, Q + K] when raw is not NULL. Then causal attention inside each record,
+     * scale 1/sqrt(D): o [T, Q] =, lse [T, Hq] float32 = log-sum-exp. */
+    enum dry_status (*attention_forward)(struct dry_backend *b, int64_t layer, void *qkv, void *raw, void *o,
+                                         float *lse);
+    /* dqkv [T, Q + 2K] = gradient with respect to the linear's output (before norm and rotation), from the
+     * rotated qkv, raw (NULL without qk_norm), o, lse and d_o [T, Q]. */
+    enum dry_status (*attention_backward)(struct dry_backend *b, int64_t layer, const void *qkv,
+                                          const void *raw, const void *o, const float *lse, const void *d_o,
+                                          void *dqkv);
     /* y [T, F] = silu(gate) * up, gate_up [T, 2F]. */
     enum dry_status (*swiglu_forward)(struct dry_backend *b, const void *gate_up, void *y);
     /* d_gate_up [T, 2F] = ; may alias gate_up. */
-    enum dry_status (*swiglu_backward)(struct dry_backend *b, const void *gate_up, const void *dy, void *d_gate_up);
+    enum dry_status (*swiglu_backward)(struct dry_backend *b, const void *gate_up, const void *dy,
+                                       void *d_gate_up);
     /* Final norm, head and -log p on the supervised rows of x [T, H], in chunks: sums of loss and tokens += ;
      * dx [T, H] = gradient of the sum (zero on other rows) unless NULL. */
     enum dry_status (*loss)(struct dry_backend *b, const void *x, void *dx);
 
-    /* Sums: cleared; the block [parameters + DRY_SUMS] int64 that a communicator may add up in place (memory of the
-     * backend's kind); read back into host memory (the three words only). */
+    /* Sums: cleared; the block [parameters + DRY_SUMS] int64 that a communicator may add up in place (memory
+     * of the backend's kind); read back into host memory (the three words only). */
     enum dry_status (*sums_clear)(struct dry_backend *b);
     enum dry_status (*sums_block)(struct dry_backend *b, int64_t **block, size_t *count);
     enum dry_status (*sums_read)(struct dry_backend *b, int64_t words[DRY_SUMS]);
-    /* g = sums / (2^DRY_GRAD_BITS tokens), norm in fixed order, clip, AdamW on the masters, copies refreshed. *norm: before
-     * clipping. NUMERIC when flags are raised or tokens are 0. */
+    /* g = sums / (2^DRY_GRAD_BITS tokens), norm in fixed order, clip, AdamW on the masters, copies refreshed.
+     * *norm: before clipping. NUMERIC when flags are raised or tokens are 0. */
     enum dry_status (*adamw)(struct dry_backend *b, const struct dry_adamw *o, double *norm);
-    /* Gradient sums as float32 / 1 (not divided by tokens) into host [parameters]: tests. */
+    /* Gradient sums as float32 (not divided by tokens) into host [parameters]: tests. */
     enum dry_status (*gradient_get)(struct dry_backend *b, float *gradient);
+    /* n activations from and to float32 host arrays, rounded to the backend's type: tests. */
+    enum dry_status (*put)(struct dry_backend *b, const float *host, size_t n, void *to);
+    enum dry_status (*get)(struct dry_backend *b, const void *from, size_t n, float *host);
     /* Waits until all that was asked for is done; CPU: nothing. */
     enum dry_status (*sync)(struct dry_backend *b);
 };

@@ -209,6 +209,20 @@ static enum dry_status cpu_batch(struct dry_backend *b, const struct dry_batch *
     return DRY_OK;
 }
 
+static enum dry_status cpu_put(struct dry_backend *b, const float *host, size_t n, void *to)
+{
+    (void)b;
+    memcpy(to, host, n * sizeof *host);
+    return DRY_OK;
+}
+
+static enum dry_status cpu_get(struct dry_backend *b, const void *from, size_t n, float *host)
+{
+    (void)b;
+    memcpy(host, from, n * sizeof *host);
+    return DRY_OK;
+}
+
 static enum dry_status cpu_sync(struct dry_backend *b)
 {
     (void)b;
@@ -243,5 +257,7 @@ const struct dry_backend_ops dry_cpu_ops = {
     .sums_read = dry_cpu_sums_read,
     .adamw = dry_cpu_adamw,
     .gradient_get = dry_cpu_gradient_get,
+    .put = cpu_put,
+    .get = cpu_get,
     .sync = cpu_sync,
 };
