@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/regex.h"
+#include "config/options.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -66,48 +67,61 @@ static enum dry_status add(struct dry_patterns *p, const char *key, size_t size,
         return s;
     p->count++;
     at->value = value;
-    text = dry_format("^(.*\\.)?(%s)$", at->key);
+    text = dry_format("\\A(.*\\.)?(%s)\\z", at->key);
     if (text)
         s = dry_regex_create(text, where, &at->regex);
     dry_free(text);
     return s;
 }
 
-/* One KEY=VALUE of `size` bytes; the key may hold '=' itself. */
-static enum dry_status add_text(struct dry_patterns *p, const char *text, size_t size, const char *where)
+/* A number of `size` bytes; not-a-number: it is none. */
+static double to_number(const char *text, size_t size)
 {
-    const char *equal = memrchr(text, '=', size);
-    char number[32], *end = NULL;
-    size_t digits = equal ? size - (size_t)(equal - text) - 1 : 0;
-    double value = NAN;
-    enum dry_status s;
+    char copy[32], *end;
+    double value;
 
-    if (digits > 0 && digits < sizeof number) {
-        memcpy(number, equal + 1, digits);
-        number[digits] = 0;
-        value = strtod(number, &end);
+    if (size == 0 || size >= sizeof copy)
+        return NAN;
+    memcpy(copy, text, size);
+    copy[size] = 0;
+    value = strtod(copy, &end);
+    return *end || !isfinite(value) ? NAN : value;
+}
+
+static enum dry_status add_pairs(struct dry_patterns *p, const char *text, const char *where)
+{
+    const char *at = text, *key, *number;
+    size_t key_size, size;
+    double value;
+    enum dry_status s;
+    int more;
+
+    while ((more = dry_map_next(&at, &key, &key_size, &number, &size)) > 0) {
+        value = to_number(number, size);
+        if (isnan(value))
+            break;
+        s = add(p, key, key_size, value, where);
+        if (s)
+            return s == DRY_ERR_INPUT ? DRY_ERR_USAGE : s;
     }
-    if (!equal || equal == text || !end || *end || !isfinite(value)) {
-        dry_error("%s: \"%.*s\" is not KEY=NUMBER, such as down_proj=4", where, (int)size, text);
+    if (more) {
+        dry_error("%s: \"%s\" is not KEY=NUMBER,KEY=NUMBER, such as down_proj=4", where, text);
         return DRY_ERR_USAGE;
     }
-    s = add(p, text, (size_t)(equal - text), value, where);
-    return s == DRY_ERR_INPUT ? DRY_ERR_USAGE : s;
+    return DRY_OK;
 }
 
 enum dry_status dry_patterns_from_text(const char *text, const char *where, struct dry_patterns **p)
 {
     struct dry_patterns *made = NULL;
-    size_t capacity = 0, size;
+    size_t capacity = 0;
     enum dry_status s;
 
     for (const char *c = text; c && *c; c++)
         capacity += c == text || *c == ',';
     s = create(capacity, &made);
-    for (const char *c = text; !s && c && *c; c += size + (c[size] == ',')) {
-        size = strcspn(c, ",");
-        s = add_text(made, c, size, where);
-    }
+    if (!s && text)
+        s = add_pairs(made, text, where);
     if (s) {
         dry_patterns_destroy(made);
         return s;
