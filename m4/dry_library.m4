@@ -17,7 +17,8 @@ AS_IF([test -n "$$1_CFLAGS$$1_LIBS"],
   [dry_from="\$$1_CFLAGS and \$$1_LIBS"
    test -n "$$1_LIBS" || $1_LIBS="$7"],
   [test "x$with_$2" != xguess && test "x$with_$2" != xyes],
-  [dry_from="$with_$2"
+  [test -d "$with_$2" || AC_MSG_ERROR([--with-$2=$with_$2: no such folder])
+   dry_from="$with_$2"
    DRY_PREFIX_FLAGS([$1], [$with_$2], [$7])],
   [for dry_module in $4; do
      AS_IF([test -n "$PKG_CONFIG" && $PKG_CONFIG --exists "$dry_module" 2>/dev/null],
