@@ -74,11 +74,8 @@ enum dry_status dry_cache_build(struct dry_comm *comm, struct dry_tokenizer *t,
 
     if (!st && dry_comm_rank(comm) == 0) {
         st = origin_of(s, rule->template_name, &c.origin);
-        if (!st) {
-            show(&c);
-            dry_cache_preflight(&c.view);
+        if (!st)
             st = dry_cache_file_write(path, &c.origin, &c.t);
-        }
     }
     if (dry_comm_rank(comm) == 0)
         dry_tables_reset(&c.t);
@@ -157,8 +154,6 @@ enum dry_status dry_cache_build_memory(struct dry_comm *comm, struct dry_tokeniz
         return st;
     }
     show(c);
-    if (dry_comm_rank(comm) == 0)
-        dry_cache_preflight(&c->view);
     *out = c;
     return DRY_OK;
 }

@@ -59,8 +59,7 @@ enum dry_status dry_cache_key(const struct dry_cache_source *s, char key[DRY_HAS
 
 /* Collective. Tokenises in parallel over ranks (contiguous shares of the lines), gathers on rank 0, which
  * writes by the publish protocol; shows progress. Bad records: named with file:line (first ten of each kind,
- * then the count); bad_drop / long_drop say whether they are left out or the preflight refuses (INPUT). The
- * preflight table is printed. */
+ * then the count); bad_drop / long_drop say whether they are left out or the preflight refuses (INPUT). */
 enum dry_status dry_cache_build(struct dry_comm *comm, struct dry_tokenizer *t,
                                 const struct dry_record_rule *rule, const struct dry_cache_source *s,
                                 const char *path, int bad_drop, int long_drop);

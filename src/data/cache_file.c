@@ -162,67 +162,118 @@ static int put_all(hid_t file, const struct dry_cache_origin *o, struct dry_tabl
            put_i32(file, "bucket_length", t->buckets, 1, t->bucket_length) && put_attributes(file, o, t);
 }
 
-/* The file's bytes in new memory. */
-static enum dry_status image(const char *path, const struct dry_cache_origin *o, struct dry_tables *t,
-                             void **data, size_t *size)
-{
-    hid_t access = H5Pcreate(H5P_FILE_ACCESS), create = H5Pcreate(H5P_FILE_CREATE), file = -1;
-    enum dry_status st = DRY_ERR_INTERNAL;
-    ssize_t bytes = -1;
-    char why[200];
-    void *copy;
+/* HDF5's memory file, kept when HDF5 would free it: only a closed file has its final bytes. */
+struct image {
+    void *data;  /* of dry_alloc */
+    size_t room; /* that HDF5 asked for */
+    size_t size; /* that it used */
+};
 
-    /* Versions fixed: metadata with checksums, and readable by every HDF5 from 1.10 on. */
+static void *image_realloc(void *data, size_t size, H5FD_file_image_op_t op, void *udata)
+{
+    struct image *m = udata;
+
+    (void)op;
+    data = data ? dry_realloc(data, m->room, size, 1, "the cache file's image")
+                : dry_alloc(size, 1, "the cache file's image");
+    if (data) {
+        m->data = data;
+        m->room = size;
+    }
+    return data;
+}
+
+static herr_t image_free(void *data, H5FD_file_image_op_t op, void *udata)
+{
+    (void)data;
+    (void)op;
+    (void)udata;
+    return 0;
+}
+
+static void *same_udata(void *udata)
+{
+    return udata;
+}
+
+static herr_t keep_udata(void *udata)
+{
+    (void)udata;
+    return 0;
+}
+
+/* Versions are fixed: metadata with checksums, and readable by every HDF5 from 1.10 on. No room is set aside
+ * for metadata to come, so that the file's last byte is in use and a cut file is found. */
+static hid_t create_file(const char *path, struct image *m)
+{
+    H5FD_file_image_callbacks_t calls = {.image_realloc = image_realloc,
+                                         .image_free = image_free,
+                                         .udata_copy = same_udata,
+                                         .udata_free = keep_udata,
+                                         .udata = m};
+    hid_t access = H5Pcreate(H5P_FILE_ACCESS), create = H5Pcreate(H5P_FILE_CREATE), file = -1;
+
     if (access >= 0 && create >= 0 && H5Pset_fapl_core(access, IMAGE_STEP, 0) >= 0 &&
+        H5Pset_file_image_callbacks(access, &calls) >= 0 && H5Pset_meta_block_size(access, 0) >= 0 &&
+        H5Pset_small_data_block_size(access, 0) >= 0 &&
         H5Pset_libver_bounds(access, H5F_LIBVER_V110, H5F_LIBVER_V110) >= 0 &&
         H5Pset_obj_track_times(create, 0) >= 0)
         file = H5Fcreate(path, H5F_ACC_TRUNC, create, access);
-    if (file >= 0 && put_all(file, o, t) && H5Fflush(file, H5F_SCOPE_GLOBAL) >= 0)
-        bytes = H5Fget_file_image(file, NULL, 0);
-    if (bytes > 0) {
-        copy = dry_alloc((size_t)bytes, 1, "the cache file's image");
-        st = copy ? DRY_OK : DRY_ERR_MEMORY;
-        if (copy && H5Fget_file_image(file, copy, (size_t)bytes) == bytes) {
-            *data = copy;
-            *size = (size_t)bytes;
-        } else if (copy) {
-            dry_free(copy);
-            st = DRY_ERR_INTERNAL;
-        }
-    }
-    if (st == DRY_ERR_INTERNAL)
-        dry_error("cache %s: HDF5 could not make the file: %s", path, reason(why));
-    if (file >= 0)
-        H5Fclose(file);
     if (create >= 0)
         H5Pclose(create);
     if (access >= 0)
         H5Pclose(access);
-    return st;
+    return file;
+}
+
+static enum dry_status make_image(const char *path, const struct dry_cache_origin *o, struct dry_tables *t,
+                                  struct image *m)
+{
+    hid_t file = create_file(path, m);
+    ssize_t bytes = -1;
+    char why[200] = "";
+    int good = 0;
+
+    if (file >= 0 && put_all(file, o, t) && H5Fflush(file, H5F_SCOPE_GLOBAL) >= 0)
+        bytes = H5Fget_file_image(file, NULL, 0);
+    if (bytes > 0) {
+        m->size = (size_t)bytes;
+        good = 1;
+    } else {
+        reason(why);
+    }
+    if (file >= 0 && H5Fclose(file) < 0 && good) {
+        reason(why);
+        good = 0;
+    }
+    if (!good || m->size > m->room) {
+        dry_error("cache %s: HDF5 could not make the file: %s", path, why);
+        return DRY_ERR_INTERNAL;
+    }
+    return DRY_OK;
 }
 
 enum dry_status dry_cache_file_write(const char *path, const struct dry_cache_origin *o, struct dry_tables *t)
 {
     struct dry_writer *w = NULL;
-    void *data = NULL;
-    size_t size = 0;
+    struct image m = {0};
     enum dry_status st;
 
     silence();
-    st = image(path, o, t, &data, &size);
+    st = make_image(path, o, t, &m);
     dry_free(t->token);
     t->token = NULL;
     if (!st)
         st = dry_writer_begin(path, &w);
-    for (size_t at = 0; at < size && !st; at += WRITE_BYTES) {
-        size_t piece = size - at < WRITE_BYTES ? size - at : WRITE_BYTES;
-        st = dry_writer_write(w, (const char *)data + at, piece);
+    for (size_t at = 0; at < m.size && !st; at += WRITE_BYTES) {
+        size_t piece = m.size - at < WRITE_BYTES ? m.size - at : WRITE_BYTES;
+        st = dry_writer_write(w, (const char *)m.data + at, piece);
     }
     if (st)
         dry_writer_abandon(w);
     else
         st = dry_writer_commit(w);
-    dry_free(data);
+    dry_free(m.data);
     return st;
 }
 

@@ -1,0 +1,400 @@
+/*
+ * Gathers what a plan means: steps, shares of ranks, memory, checkpoints, traffic; and shows it.
+ * Owns the report.
+ * Must not know how a plan is made or how a step is computed.
+ */
+#include "config.h"
+
+#include "command/plan_report.h"
+
+#include "compute/backend.h"
+#include "data/shares.h"
+#include "train/engine.h"
+#include "train/room.h"
+
+#include "base/log.h"
+#include "base/memory.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+enum { RANK_ROWS = 64, LARGER = 3 };
+
+/* A cut of the same steps: as the contract has it, then twice and four times as large. */
+struct cut {
+    int64_t micro_records, micro_tokens;
+    struct dry_plan_bounds bounds;
+    struct dry_plan_totals totals;
+    size_t memory;
+};
+
+struct dry_plan_report {
+    struct dry_plan_subject s;
+    const struct dry_backend_ops *ops;
+    struct dry_plan_bounds bounds; /* training and validation together */
+    struct dry_plan_totals totals; /* the first epoch, or what of it is run */
+    struct dry_layout layout;
+    struct dry_plan_share share[RANK_ROWS];
+    int shares;
+    struct cut cut[LARGER];
+    int64_t room; /* bytes left on this host, -1: unknown */
+    int64_t checkpoints;
+    double flops; /* of a mean step */
+};
+
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* 4N operations a token (forward and the gradient of the activations; frozen weights get none), 6 more for
+ * each adapter value, and causal attention: 2 layers Q squared length forward, twice that backward. */
+static double step_flops(const struct dry_plan_subject *s, const struct dry_plan_totals *t)
+{
+    const struct dry_arch *a = &s->base->arch;
+    double tokens = (double)t->useful / (double)t->steps, square = (double)t->square / (double)t->steps;
+
+    return tokens * (4.0 * (double)dry_arch_matrix_parameters(a) + 6.0 * (double)s->adapter->parameters) +
+           6.0 * square * (double)(a->layers * a->heads * a->head_dim);
+}
+
+static struct dry_limits limits_of(const struct dry_plan_bounds *b)
+{
+    return (struct dry_limits){.tokens = b->tokens,
+                               .records = b->records,
+                               .rows = b->supervised,
+                               .longest = b->longest,
+                               .training = 1};
+}
+
+static void widen(struct dry_plan_bounds *b, const struct dry_plan_bounds *more)
+{
+    b->tokens = larger(b->tokens, more->tokens);
+    b->records = larger(b->records, more->records);
+    b->supervised = larger(b->supervised, more->supervised);
+    b->longest = larger(b->longest, more->longest);
+}
+
+/* Steps that are walked for means: an epoch shows them all but for the order. */
+static int64_t walked(const struct dry_plan *p)
+{
+    int64_t epoch = dry_plan_steps_per_epoch(p), all = dry_plan_steps(p);
+
+    return epoch < all ? epoch : all;
+}
+
+/* The plan cut `times` as large; what it needs and how many micro-batches are left. */
+static enum dry_status try_cut(const struct dry_plan_report *r, int times, struct cut *cut)
+{
+    const struct dry_contract *k = r->s.contract;
+    const struct dry_cache_view *v = r->s.cache;
+    struct dry_plan_input in = {.records = v->records,
+                                .offset = v->offset,
+                                .supervised = v->supervised_of,
+                                .effective_batch = k->effective_batch,
+                                .micro_records = k->micro_records * times,
+                                .micro_tokens = k->micro_tokens * times,
+                                .epochs = k->epochs,
+                                .max_steps = k->steps,
+                                .seed = (uint64_t)k->seed};
+    struct dry_plan *p = NULL;
+    struct dry_layout layout;
+    struct dry_limits limits;
+    enum dry_status st = dry_plan_create(&in, &p);
+
+    memset(cut, 0, sizeof *cut);
+    cut->micro_records = in.micro_records;
+    cut->micro_tokens = in.micro_tokens;
+    if (!st)
+        st = dry_plan_bounds(p, &cut->bounds);
+    if (!st)
+        st = dry_plan_total(p, walked(p), &cut->totals);
+    if (!st) {
+        limits = limits_of(&cut->bounds);
+        st = dry_engine_layout(r->ops, r->s.base, r->s.adapter, &limits, &layout);
+    }
+    if (!st)
+        cut->memory = layout.total;
+    dry_plan_destroy(p);
+    return st;
+}
+
+/* 1 to 8 ranks, then powers of two while there is work for more, and the ranks of this call. */
+static enum dry_status share_ranks(struct dry_plan_report *r)
+{
+    int64_t most = r->totals.micros_most;
+    int step = 1, mine = r->s.ranks;
+    enum dry_status st = DRY_OK;
+
+    for (int ranks = 1; r->shares < RANK_ROWS - 1 && !st; ranks += step) {
+        if (ranks > 1 && ranks / 2 >= most && ranks > mine)
+            break;
+        if (mine < ranks && (r->shares == 0 || r->share[r->shares - 1].ranks < mine))
+            st = dry_plan_shares(r->s.plan, r->totals.steps, mine, &r->share[r->shares++]);
+        if (!st)
+            st = dry_plan_shares(r->s.plan, r->totals.steps, ranks, &r->share[r->shares++]);
+        if (ranks >= 8)
+            step = ranks;
+    }
+    return st;
+}
+
+enum dry_status dry_plan_report_create(const struct dry_plan_subject *s, struct dry_plan_report **out)
+{
+    struct dry_plan_report *r = dry_alloc(1, sizeof *r, "the plan's report");
+    int64_t interval = s->config->checkpoint_interval, steps = s->contract->steps;
+    struct dry_plan_bounds more;
+    struct dry_limits limits;
+    enum dry_status st;
+
+    if (!r)
+        return DRY_ERR_MEMORY;
+    r->s = *s;
+    r->checkpoints = interval ? (steps - 1) / interval + 1 : 1;
+    r->room = dry_room_host();
+    st = dry_backend_find(s->config->backend, &r->ops);
+    if (!st)
+        st = dry_plan_bounds(s->plan, &r->bounds);
+    if (!st && s->validation_plan) {
+        st = dry_plan_bounds(s->validation_plan, &more);
+        if (!st)
+            widen(&r->bounds, &more);
+    }
+    if (!st)
+        st = dry_plan_total(s->plan, walked(s->plan), &r->totals);
+    if (!st) {
+        limits = limits_of(&r->bounds);
+        st = dry_engine_layout(r->ops, s->base, s->adapter, &limits, &r->layout);
+    }
+    for (int i = 0; i < LARGER && !st; i++)
+        st = try_cut(r, 1 << i, &r->cut[i]);
+    if (!st)
+        st = share_ranks(r);
+    if (st) {
+        dry_plan_report_destroy(r);
+        return st;
+    }
+    r->flops = step_flops(s, &r->totals);
+    *out = r;
+    return DRY_OK;
+}
+
+void dry_plan_report_destroy(struct dry_plan_report *r)
+{
+    dry_free(r);
+}
+
+/* ---- shown ---- */
+
+/* "1.50 GiB" */
+static const char *bytes_text(double bytes, char text[32])
+{
+    static const char *const unit[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    int u = 0;
+
+    while (bytes >= 1024 && u < 4) {
+        bytes /= 1024;
+        u++;
+    }
+    snprintf(text, 32, u ? "%.2f %s" : "%.0f %s", bytes, unit[u]);
+    return text;
+}
+
+static const char *cut_text(int64_t records, int64_t tokens, char text[64])
+{
+    if (records)
+        snprintf(text, 64, "%" PRId64 " record%s", records, records == 1 ? "" : "s");
+    else
+        snprintf(text, 64, "%" PRId64 " tokens", tokens);
+    return text;
+}
+
+static double padding(const struct dry_plan_totals *t)
+{
+    return 100.0 * (double)(t->tokens - t->useful) / (double)t->tokens;
+}
+
+static size_t block_bytes(const struct dry_plan_report *r)
+{
+    return ((size_t)r->s.adapter->parameters + DRY_SUMS) * sizeof(int64_t);
+}
+
+static size_t checkpoint_bytes(const struct dry_plan_report *r)
+{
+    return (size_t)r->s.adapter->parameters * 3 * sizeof(float);
+}
+
+static void print_contract(FILE *out, const struct dry_plan_report *r)
+{
+    const struct dry_contract *k = r->s.contract;
+    char text[64];
+
+    fprintf(out, "contract\n");
+    fprintf(out, "  %-26s %" PRId64 " records per step, on any number of ranks\n", "effective batch",
+            k->effective_batch);
+    fprintf(out, "  %-26s %s at most\n", "micro-batch", cut_text(k->micro_records, k->micro_tokens, text));
+    fprintf(out, "  %-26s %" PRId64 "\n", "records", k->records);
+    fprintf(out, "  %-26s %" PRId64 " (%" PRId64 " a epoch, %" PRId64 " epoch%s)\n", "steps", k->steps,
+            k->steps_per_epoch, k->epochs, k->epochs == 1 ? "" : "s");
+    fprintf(out, "  %-26s %g, %s, warm-up %" PRId64 " steps\n", "learning rate", k->learning_rate,
+            k->schedule, k->warmup_steps);
+    fprintf(out, "  %-26s %" PRId64 " parameters in %" PRId64 " projections, seed %" PRId64 "\n", "adapter",
+            r->s.adapter->parameters, r->s.adapter->parts, k->seed);
+}
+
+static void print_steps(FILE *out, const struct dry_plan_report *r)
+{
+    const struct dry_plan_totals *t = &r->totals;
+    double steps = (double)t->steps;
+
+    fprintf(out, "a step\n");
+    fprintf(out, "  %-26s min %" PRId64 ", mean %.2f, max %" PRId64 "\n", "micro-batches", t->micros_least,
+            (double)t->micros / steps, t->micros_most);
+    fprintf(out, "  %-26s mean %.0f, of them %.0f supervised; padding %.2f %%\n", "tokens",
+            (double)t->useful / steps, (double)t->supervised / steps, padding(t));
+    fprintf(out, "  %-26s %" PRId64 " tokens, %" PRId64 " records, longest record %" PRId64 "\n",
+            "largest micro-batch", r->bounds.tokens, r->bounds.records, r->bounds.longest);
+    fprintf(out, "  %-26s %.3g floating-point (4N per token, the adapter, attention)\n", "operations",
+            r->flops);
+}
+
+static void print_ranks(FILE *out, const struct dry_plan_report *r)
+{
+    char text[32];
+
+    fprintf(out, "ranks\n");
+    fprintf(out, "  %-7s %-24s %-13s %-18s %-9s %s\n", "ranks", "micro-batches per rank", "accumulation",
+            "idle ranks", "balance", "all-reduce per rank");
+    for (int i = 0; i < r->shares; i++) {
+        const struct dry_plan_share *s = &r->share[i];
+        char per_rank[40], idle[40];
+        snprintf(per_rank, sizeof per_rank, "%" PRId64 " to %" PRId64 ", mean %.2f", s->least, s->most,
+                 s->mean);
+        snprintf(idle, sizeof idle, s->idle_most ? "up to %" PRId64 ", mean %.2f" : "none", s->idle_most,
+                 s->idle);
+        fprintf(out, "%c %-7d %-24s %-13" PRId64 " %-18s %6.1f %%  %s\n", s->ranks == r->s.ranks ? '*' : ' ',
+                s->ranks, per_rank, s->most, idle, 100 * s->balance,
+                bytes_text(2.0 * (s->ranks - 1) / s->ranks * (double)block_bytes(r), text));
+    }
+    fprintf(out, "  * this call; accumulation is the most micro-batches that a rank computes in a step;\n"
+                 "  balance is the share of time in which ranks do not wait for the costliest one\n");
+}
+
+static void print_memory(FILE *out, const struct dry_plan_report *r)
+{
+    char text[32];
+
+    fprintf(out, "memory of a rank, backend %s\n", r->ops->name);
+    for (int i = 0; i < r->layout.parts; i++)
+        fprintf(out, "  %-32s %16zu%s\n", r->layout.part[i].name, r->layout.part[i].bytes,
+                r->layout.part[i].in_arena ? "" : "  outside the arena");
+    fprintf(out, "  %-32s %16zu\n", "arena", r->layout.arena);
+    fprintf(out, "  %-32s %16zu  (%s)\n", "total", r->layout.total,
+            bytes_text((double)r->layout.total, text));
+    if (r->room >= 0 && strcmp(r->ops->name, "cpu") == 0)
+        fprintf(out, "  %-32s %16" PRId64 "  (%s)\n", "left on this host, all ranks", r->room,
+                bytes_text((double)r->room, text));
+}
+
+static void print_cuts(FILE *out, const struct dry_plan_report *r)
+{
+    char text[64], memory[32];
+
+    fprintf(out, "larger micro-batches: another contract, so decide before the first step\n");
+    fprintf(out, "  %-18s %-22s %-12s %s\n", "at most", "micro-batches a step", "padding",
+            "memory of a rank");
+    for (int i = 0; i < LARGER; i++) {
+        const struct cut *c = &r->cut[i];
+        fprintf(out, "  %-18s %-22.2f %6.2f %%     %s\n", cut_text(c->micro_records, c->micro_tokens, text),
+                (double)c->totals.micros / (double)c->totals.steps, padding(&c->totals),
+                bytes_text((double)c->memory, memory));
+    }
+}
+
+void dry_plan_report_print(FILE *out, const struct dry_plan_report *r)
+{
+    const struct dry_config *c = r->s.config;
+    char each[32], all[32];
+    int64_t kept =
+        c->keep_checkpoints && c->keep_checkpoints < r->checkpoints ? c->keep_checkpoints : r->checkpoints;
+
+    print_contract(out, r);
+    print_steps(out, r);
+    print_ranks(out, r);
+    fprintf(out, "checkpoints\n");
+    if (c->checkpoint_interval)
+        fprintf(out, "  every %" PRId64 " steps and at the end: ", c->checkpoint_interval);
+    else
+        fprintf(out, "  at the end: ");
+    fprintf(out, "%" PRId64 " of %s, the newest %" PRId64 " kept: %s\n", r->checkpoints,
+            bytes_text((double)checkpoint_bytes(r), each), kept,
+            bytes_text((double)checkpoint_bytes(r) * (double)kept, all));
+    print_memory(out, r);
+    print_cuts(out, r);
+}
+
+static json_t *shares_json(const struct dry_plan_report *r)
+{
+    json_t *rows = json_array();
+
+    for (int i = 0; i < r->shares; i++) {
+        const struct dry_plan_share *s = &r->share[i];
+        json_array_append_new(
+            rows, json_pack("{s:i, s:I, s:I, s:f, s:I, s:f, s:f, s:I}", "ranks", s->ranks,
+                            "micro_batches_min", (json_int_t)s->least, "accumulation", (json_int_t)s->most,
+                            "micro_batches_mean", s->mean, "idle_ranks_max", (json_int_t)s->idle_most,
+                            "idle_ranks_mean", s->idle, "balance", s->balance, "all_reduce_bytes",
+                            (json_int_t)(2.0 * (s->ranks - 1) / s->ranks * (double)block_bytes(r))));
+    }
+    return rows;
+}
+
+static json_t *memory_json(const struct dry_plan_report *r)
+{
+    json_t *parts = json_array();
+
+    for (int i = 0; i < r->layout.parts; i++)
+        json_array_append_new(parts, json_pack("{s:s, s:I, s:I, s:b}", "name", r->layout.part[i].name,
+                                               "bytes", (json_int_t)r->layout.part[i].bytes, "offset",
+                                               (json_int_t)r->layout.part[i].offset, "in_arena",
+                                               r->layout.part[i].in_arena));
+    return json_pack("{s:s, s:I, s:I, s:o}", "backend", r->ops->name, "total", (json_int_t)r->layout.total,
+                     "arena", (json_int_t)r->layout.arena, "parts", parts);
+}
+
+static json_t *cuts_json(const struct dry_plan_report *r)
+{
+    json_t *rows = json_array();
+
+    for (int i = 0; i < LARGER; i++) {
+        const struct cut *c = &r->cut[i];
+        json_array_append_new(rows, json_pack("{s:I, s:I, s:f, s:f, s:I}", "micro_records",
+                                              (json_int_t)c->micro_records, "micro_tokens",
+                                              (json_int_t)c->micro_tokens, "micro_batches_mean",
+                                              (double)c->totals.micros / (double)c->totals.steps, "padding",
+                                              padding(&c->totals) / 100, "memory", (json_int_t)c->memory));
+    }
+    return rows;
+}
+
+json_t *dry_plan_report_json(const struct dry_plan_report *r)
+{
+    const struct dry_plan_totals *t = &r->totals;
+    double steps = (double)t->steps;
+    json_t *step =
+        json_pack("{s:I, s:f, s:I, s:f, s:f, s:f, s:f}", "micro_batches_min", (json_int_t)t->micros_least,
+                  "micro_batches_mean", (double)t->micros / steps, "micro_batches_max",
+                  (json_int_t)t->micros_most, "tokens_mean", (double)t->useful / steps, "supervised_mean",
+                  (double)t->supervised / steps, "padding", padding(t) / 100, "operations", r->flops);
+    json_t *largest = json_pack("{s:I, s:I, s:I, s:I}", "tokens", (json_int_t)r->bounds.tokens, "records",
+                                (json_int_t)r->bounds.records, "supervised", (json_int_t)r->bounds.supervised,
+                                "longest", (json_int_t)r->bounds.longest);
+    json_t *checkpoints = json_pack("{s:I, s:I}", "count", (json_int_t)r->checkpoints, "bytes",
+                                    (json_int_t)checkpoint_bytes(r));
+
+    return json_pack("{s:o, s:i, s:I, s:o, s:o, s:o, s:o, s:o, s:o}", "contract",
+                     dry_contract_json(r->s.contract), "ranks", r->s.ranks, "adapter_parameters",
+                     (json_int_t)r->s.adapter->parameters, "step", step, "largest_micro_batch", largest,
+                     "shares", shares_json(r), "checkpoints", checkpoints, "memory", memory_json(r),
+                     "larger_micro_batches", cuts_json(r));
+}

@@ -1,0 +1,36 @@
+/*
+ * The report of `drydock plan`: numbers gathered once, shown as a table or as JSON.
+ * Owns the numbers.
+ */
+#ifndef DRY_COMMAND_PLAN_REPORT_H
+#define DRY_COMMAND_PLAN_REPORT_H
+
+#include "base/json.h"
+#include "config/contract.h"
+#include "data/cache.h"
+#include "data/plan.h"
+#include "model/adapter.h"
+#include "model/base.h"
+
+#include <stdio.h>
+
+/* What is reported on; borrowed for the report's life. */
+struct dry_plan_subject {
+    const struct dry_config *config;
+    const struct dry_contract *contract;
+    const struct dry_cache_view *cache;
+    struct dry_plan *plan, *validation_plan; /* the latter NULL: none */
+    const struct dry_base *base;
+    const struct dry_adapter *adapter;
+    int ranks;
+};
+
+struct dry_plan_report;
+/* Local. USAGE (backend), MEMORY. */
+enum dry_status dry_plan_report_create(const struct dry_plan_subject *s, struct dry_plan_report **r);
+void dry_plan_report_destroy(struct dry_plan_report *r);
+void dry_plan_report_print(FILE *out, const struct dry_plan_report *r);
+/* Local. Caller decrefs; NULL: no memory. */
+json_t *dry_plan_report_json(const struct dry_plan_report *r);
+
+#endif
