@@ -11,6 +11,7 @@
 #include "data/plan.h"
 #include "model/adapter.h"
 #include "model/base.h"
+#include "train/engine.h"
 
 /* setup_data.c */
 
@@ -40,12 +41,28 @@ enum dry_status dry_setup_adapter(const struct dry_call *call, const struct dry_
 /* Collective. An existing PEFT adapter folder with its values (evaluate, merge). */
 enum dry_status dry_setup_peft(const struct dry_call *call, const char *dir, const struct dry_base *base,
                                struct dry_adapter **adapter, float **values);
-/* Collective. Completes the contract: resolve from options, ranks and records, then the three hashes. */
+/* Collective. Whether the base can take a cache's records: no id over its vocabulary, none longer than its sliding window
+ * (within it, full attention computes the same); a record over the base's positions is only warned of. INPUT. */
+enum dry_status dry_setup_records(const struct dry_call *call, const struct dry_cache *cache,
+                                  const struct dry_base *base);
+/* Collective. Completes the contract: resolve from options, ranks and records, then the three hashes. Checks the records
+ * by dry_setup_records. */
 enum dry_status dry_setup_contract(const struct dry_call *call, const struct dry_cache *cache,
                                    const struct dry_base *base, const struct dry_adapter *adapter, const float *values,
                                    struct dry_contract *k);
-/* Local. Effective-batch check that needs no tokens: counts the data's lines and resolves the contract, so that a refusal
- * comes before any work. */
+/* Local. The checks that need no tokens: names of targets, the data's lines counted and the contract resolved from them,
+ * so that a refusal comes before any work. */
 enum dry_status dry_setup_early(const struct dry_call *call);
+
+/* setup_engine.c */
+
+/* Collective. The backend that the options name and the engine on it. Before memory is taken, what all ranks of a host
+ * need is compared with what the host has left; if it does not fit, the message names what would. On failure *backend and
+ * *engine may be set and are still to be destroyed (engine first). USAGE, MEMORY, DEVICE. */
+enum dry_status dry_setup_engine(const struct dry_call *call, const struct dry_base *base,
+                                 const struct dry_adapter *adapter, const struct dry_limits *limits, uint64_t seed,
+                                 struct dry_backend **backend, struct dry_engine **engine, struct dry_layout *layout);
+/* Local. "1.5 GiB". */
+void dry_bytes_text(double bytes, char text[16]);
 
 #endif
