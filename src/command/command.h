@@ -11,7 +11,7 @@
  * already read and there are none). */
 struct dry_call {
     struct dry_comm *comm; /* NULL for a command that is alone */
-    const struct dry_config *config;
+    struct dry_config *config; /* finetune may complete it from the run that it continues */
     const char **positional;
     int positionals;
     int argc; /* the whole command line, for the manifest */

@@ -62,6 +62,9 @@ enum dry_status dry_setup_early(const struct dry_call *call);
 enum dry_status dry_setup_engine(const struct dry_call *call, const struct dry_base *base,
                                  const struct dry_adapter *adapter, const struct dry_limits *limits, uint64_t seed,
                                  struct dry_backend **backend, struct dry_engine **engine, struct dry_layout *layout);
+/* Local. The records against the base: ids that it has embeddings for, none longer than its sliding window; more than its
+ * positions is a warning. INPUT. */
+enum dry_status dry_setup_check_records(const struct dry_base *base, const struct dry_cache *cache, int64_t longest);
 /* Local. "1.5 GiB". */
 void dry_bytes_text(double bytes, char text[16]);
 

@@ -189,7 +189,7 @@ static int64_t step_of(const char *name)
     int64_t step;
     int end = 0;
 
-    if (sscanf(name, "step-%" SCNd64 ".h5%n", &step, &end) != 1 || end == 0 || name[end] || step < 1)
+    if (sscanf(name, "step-%" SCNd64 ".h5%n", &step, &end) != 1 || end == 0 || name[end] || step < 0)
         return -1;
     return step;
 }
@@ -279,6 +279,7 @@ static enum dry_status write_attributes(hid_t file, const char *path, const stru
                put_scalar(file, "step", H5T_NATIVE_INT64, &c->step) < 0 ||
                put_scalar(file, "validated_step", H5T_NATIVE_INT64, &c->validated_step) < 0 ||
                put_scalar(file, "update_offset", H5T_NATIVE_INT64, &c->update_offset) < 0 ||
+               put_scalar(file, "best_step", H5T_NATIVE_INT64, &c->best_step) < 0 ||
                put_scalar(file, "best_loss", H5T_NATIVE_DOUBLE, &c->best_loss) < 0 ||
                put_scalar(file, "rate_factor", H5T_NATIVE_DOUBLE, &c->rate_factor) < 0 ||
                put_text(file, "contract", contract) < 0 ||
@@ -489,6 +490,7 @@ static enum verdict read_attributes(hid_t file, struct dry_checkpoint *c, char *
     if (get_scalar(file, "step", H5T_NATIVE_INT64, &c->step) < 0 ||
         get_scalar(file, "validated_step", H5T_NATIVE_INT64, &c->validated_step) < 0 ||
         get_scalar(file, "update_offset", H5T_NATIVE_INT64, &c->update_offset) < 0 ||
+        get_scalar(file, "best_step", H5T_NATIVE_INT64, &c->best_step) < 0 ||
         get_scalar(file, "best_loss", H5T_NATIVE_DOUBLE, &c->best_loss) < 0 ||
         get_scalar(file, "rate_factor", H5T_NATIVE_DOUBLE, &c->rate_factor) < 0 ||
         get_text(file, "contract", contract) < 0 || get_text(file, "options", &c->options) < 0 ||
@@ -646,7 +648,7 @@ enum dry_status dry_checkpoint_newest(const char *output, int64_t *step)
         return DRY_ERR_MEMORY;
     status = list_steps(folder, &steps, &count);
     if (!status)
-        *step = count ? steps[0] : 0;
+        *step = count ? steps[0] : -1;
     dry_free(steps);
     dry_free(folder);
     return status;

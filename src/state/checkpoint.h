@@ -3,7 +3,7 @@
  * Owns its HDF5 handles during a call.  Must not know of the backend, nor of ranks: one rank calls it.
  *
  * Layout (format version 1), Fletcher32 on every dataset: /adapter/<PEFT tensor name>, /m/..., /v/... float32; attributes
- * of /: format_version, step, validated_step, update_offset, best_loss, rate_factor, contract, options, manifest (JSON
+ * of /: format_version, step, validated_step, update_offset, best_step, best_loss, rate_factor, contract, options, manifest (JSON
  * texts), complete = 1 (written last).
  */
 #ifndef DRY_STATE_CHECKPOINT_H
@@ -16,7 +16,8 @@ struct dry_checkpoint {
     int64_t step;
     int64_t validated_step; /* last step whose validation was done */
     int64_t update_offset;  /* optimizer updates made = step + this; not 0 after an accepted batch change */
-    double best_loss;       /* lowest validation loss so far, INFINITY: none */
+    int64_t best_step;      /* step of the lowest validation loss so far; 0: none */
+    double best_loss;       /* that loss, INFINITY: none */
     double rate_factor;     /* product of accepted batch changes */
     struct dry_contract contract;
     char *options, *manifest; /* JSON texts, owned on load */
@@ -37,7 +38,7 @@ void dry_checkpoint_release(struct dry_checkpoint *c); /* frees options and mani
  * the step or file asked for is not there; in auto also when checkpoints are there and all are damaged, or the newest
  * whole one is of another adapter: starting anew in silence would lose the run. */
 enum dry_status dry_checkpoint_find(const char *output, const char *which, const struct dry_adapter *a, char **path);
-/* Local. Step of the newest checkpoint by name, whole or not; 0: there is none. IO. */
+/* Local. Step of the newest checkpoint by name, whole or not; -1: there is none. IO. */
 enum dry_status dry_checkpoint_newest(const char *output, int64_t *step);
 /* Local. Moves all checkpoints but `except` (a step) into checkpoints/before-change-N: they are of another contract. IO. */
 enum dry_status dry_checkpoint_set_aside(const char *output, int64_t except);

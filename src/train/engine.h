@@ -20,20 +20,23 @@ struct dry_layout {
     size_t arena, total;
 };
 
-/* Local. Lays out for the limits; with limits->training an adapter is needed. MEMORY when a size overflows. */
+/* Local. Lays out for the limits; with limits->training an adapter is needed. MEMORY when a size overflows.
+ */
 enum dry_status dry_engine_layout(const struct dry_backend_ops *ops, const struct dry_base *base,
                                   const struct dry_adapter *adapter, const struct dry_limits *limits,
                                   struct dry_layout *layout);
 
 struct dry_engine;
-/* Local. Loads the base into the backend and allocates the arena. All are borrowed until destroy. adapter may be NULL. */
+/* Local. Loads the base into the backend and allocates the arena. All are borrowed until destroy. adapter may
+ * be NULL. */
 enum dry_status dry_engine_create(struct dry_backend *backend, const struct dry_base *base,
                                   const struct dry_adapter *adapter, const struct dry_limits *limits,
                                   struct dry_engine **e);
 void dry_engine_destroy(struct dry_engine *e);
 struct dry_backend *dry_engine_backend(struct dry_engine *e);
 
-/* Local. Takes the micro-batch that the calls below work on; dropout 0: none (evaluation). Borrowed only for the call. */
+/* Local. Takes the micro-batch that the calls below work on; dropout 0: none (evaluation). Borrowed only for
+ * the call. */
 enum dry_status dry_engine_batch(struct dry_engine *e, const struct dry_batch *batch, int dropout);
 /* Local. Adds the micro-batch's loss and tokens to the backend's sums and keeps what backward needs. */
 enum dry_status dry_engine_forward(struct dry_engine *e);

@@ -173,7 +173,8 @@ static enum dry_status run_step(struct run *r, int64_t step)
     report.loss = ldexp((double)words[DRY_SUM_LOSS], -DRY_LOSS_BITS) / (double)words[DRY_SUM_TOKENS];
     report.seconds = dry_clock_now() - began;
     enter(r, DRY_STAGE_UNEXPLAINED);
-    return l->hooks.step ? l->hooks.step(l->hooks.context, &report, l->stages) : DRY_OK;
+    status = l->hooks.step ? l->hooks.step(l->hooks.context, &report, l->stages) : DRY_OK;
+    return status ? fail(r, step, status) : DRY_OK;
 }
 
 static int due(int64_t step, int64_t interval, int64_t last)
@@ -199,8 +200,10 @@ static enum dry_status validate(struct run *r, int64_t step)
         return status;
     report.perplexity = exp(report.loss);
     report.best = report.loss < l->best_loss;
-    if (report.best)
+    if (report.best) {
         l->best_loss = report.loss;
+        l->best_step = step;
+    }
     l->validated_step = step;
     return l->hooks.validated ? l->hooks.validated(l->hooks.context, &report) : DRY_OK;
 }

@@ -28,7 +28,8 @@ struct dry_stages {
 
 /* Local. Opens the account at `since` (dry_clock_now() of the process's start). */
 void dry_stages_start(struct dry_stages *s, double since, enum dry_stage first);
-/* Local. Ends the present stage and begins another; returns the one before, so that a caller can go back to it. */
+/* Local. Ends the present stage and begins another; returns the one before, so that a caller can go back to
+ * it. */
 enum dry_stage dry_stages_enter(struct dry_stages *s, enum dry_stage next);
 /* Local. "start-up", "data wait" ... */
 const char *dry_stage_name(enum dry_stage stage);

@@ -1,0 +1,72 @@
+/*
+ * finetune's state, shared by its parts: the output folder, the state resumed from, the results.
+ * Owns everything that a run holds, released by dry_command_finetune.
+ */
+#ifndef DRY_COMMAND_FINETUNE_H
+#define DRY_COMMAND_FINETUNE_H
+
+#include "command/setup.h"
+#include "measure/run.h"
+#include "state/checkpoint.h"
+#include "train/loop.h"
+
+struct dry_finetune {
+    const struct dry_call *call;
+    struct dry_comm *comm;
+    int rank, ranks;
+    /* the folder */
+    int lock;                 /* rank 0: descriptor of OUTPUT/.lock, -1 */
+    json_t *options;          /* as given, before anything is completed */
+    int earlier;              /* a run is in the folder: */
+    struct dry_contract then; /*   its contract */
+    /* what is trained */
+    char *dir;
+    struct dry_tokenizer *tokenizer;
+    struct dry_cache *cache, *validation_cache;
+    struct dry_base *base;
+    struct dry_adapter *adapter;
+    float *values, *m, *v; /* [parameters]: what is saved, and what is put into the backend at start */
+    struct dry_contract contract;
+    struct dry_plan *plan, *validation_plan;
+    struct dry_loader *loader, *validation_loader;
+    struct dry_layout layout;
+    struct dry_backend *backend;
+    struct dry_engine *engine;
+    /* where it begins */
+    int resumed; /* values, m, v and this are a checkpoint's: */
+    struct dry_checkpoint state;
+    json_t *change; /* an accepted batch change, for run.json */
+    /* what it tells; rank 0 */
+    struct dry_stages stages;
+    struct dry_run *run;
+    struct dry_progress *progress;
+    char *options_text, *manifest_text; /* for checkpoints */
+    int metrics_failed;                 /* said once */
+    /* sums of this start */
+    int64_t steps_done, tokens_done;
+    double first_loss, last_loss, validation_loss;
+    double loop_seconds;
+};
+
+/* finetune_output.c. Collective: folder made, checked and locked (it must be new, or a run's); the earlier
+ * run's contract; an accumulation that is given as the earlier run was given it stands for that run's
+ * effective batch. */
+enum dry_status dry_finetune_folder(struct dry_finetune *f);
+
+/* finetune_state.c. Collective: the checkpoint to go on from, if any, compared with the contract; an accepted
+ * batch change is carried out: the state is saved under the new contract and the old checkpoints are set
+ * aside. */
+enum dry_status dry_finetune_resume(struct dry_finetune *f);
+/* Collective. The state after a step into OUTPUT/checkpoints; checks first that all ranks hold the same
+ * adapter. */
+enum dry_status dry_finetune_save(struct dry_finetune *f, const struct dry_loop *l, int64_t step);
+/* Collective. Non-zero in *done: the checkpoint is the last step's, and OUTPUT/adapter holds its values. */
+enum dry_status dry_finetune_done(struct dry_finetune *f, int *done);
+
+/* finetune_result.c. Collective: OUTPUT/adapter written, read back from disk, and proved by computing a loss
+ * again. */
+enum dry_status dry_finetune_export(struct dry_finetune *f);
+/* Local, rank 0: what run.json keeps of the end; NULL: no memory. */
+json_t *dry_finetune_results(const struct dry_finetune *f, const struct dry_loop *l);
+
+#endif
