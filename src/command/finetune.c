@@ -269,21 +269,30 @@ static enum dry_status say_shares(struct dry_finetune *f)
     return status;
 }
 
+static void count_text(int64_t count, char text[32])
+{
+    if (count < 1000000)
+        snprintf(text, 32, "%lld", (long long)count);
+    else
+        snprintf(text, 32, "%.1f million", (double)count / 1e6);
+}
+
 /* Local, rank 0. What is about to happen. */
 static enum dry_status say_start(struct dry_finetune *f)
 {
     const struct dry_contract *k = &f->contract;
     const struct dry_arch *a = &f->base->arch;
     const struct dry_cache_view *v = dry_cache_view(f->cache);
-    char total[16], arena[16];
+    char total[16], arena[16], size[32], trained[32];
 
     dry_bytes_text((double)f->layout.total, total);
     dry_bytes_text((double)f->layout.arena, arena);
-    dry_info("base %s: %s, %lld layers, %.1f million parameters", f->call->config->base, a->family,
-             (long long)a->layers, (double)dry_arch_parameters(a) / 1e6);
-    dry_info("adapter: rank %lld, %lld matrices, %.2f million parameters%s", (long long)f->adapter->max_rank,
-             (long long)(2 * f->adapter->parts), (double)f->adapter->parameters / 1e6,
-             f->adapter->dropout > 0 ? ", dropout" : "");
+    count_text(dry_arch_parameters(a), size);
+    count_text(f->adapter->parameters, trained);
+    dry_info("base %s: %s, %lld layers, %s parameters", f->call->config->base, a->family,
+             (long long)a->layers, size);
+    dry_info("adapter: rank %lld, %lld matrices, %s parameters%s", (long long)f->adapter->max_rank,
+             (long long)(2 * f->adapter->parts), trained, f->adapter->dropout > 0 ? ", dropout" : "");
     dry_info("records %lld: %lld tokens, %lld supervised", (long long)v->records, (long long)v->tokens,
              (long long)v->supervised);
     dry_info(

@@ -6,7 +6,8 @@
 
 #include "measure/run.h"
 
-/* Local. The whole manifest of a start; earlier: the run.json of the start before, or NULL. NULL: no memory (logged). */
+/* Local. The whole manifest of a start; earlier: the run.json of the start before, or NULL. NULL: no memory
+ * (logged). */
 json_t *dry_manifest_json(const struct dry_manifest *m, const json_t *earlier);
 /* Local. {"forward": seconds, ...} less those of `before` (NULL: nothing); stages of no time are left out. */
 json_t *dry_manifest_stages(const struct dry_stages *stages, const double *before);

@@ -113,9 +113,20 @@ enum dry_status dry_run_finish(struct dry_run *r, enum dry_status outcome, const
 
 char *dry_run_manifest_text(const struct dry_run *r)
 {
-    char *text = json_dumps(r->root, JSON_COMPACT), *copy = text ? dry_strdup(text) : NULL;
+    /* A checkpoint has no trace of how many ranks made it, nor of where. */
+    static const char *const dropped[] = {"ranks",   "host", "earlier_starts", "resumed_from",
+                                          "outcome", "exit", "finished"};
+    json_t *root = json_copy(r->root);
+    char *text = NULL, *copy = NULL;
 
+    for (size_t i = 0; root && i < sizeof dropped / sizeof *dropped; i++)
+        json_object_del(root, dropped[i]);
+    if (root)
+        text = json_dumps(root, JSON_COMPACT);
+    if (text)
+        copy = dry_strdup(text);
     free(text);
+    json_decref(root);
     return copy;
 }
 
