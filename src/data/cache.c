@@ -62,6 +62,10 @@ static void show(struct dry_cache *c)
     dry_tables_view(&c->t, &c->view);
     c->view.data_path = c->origin.data_path;
     c->view.key = c->origin.key;
+    c->view.data_hash = c->origin.data_hash;
+    c->view.tokenizer_hash = c->origin.tokenizer_hash;
+    c->view.rule_hash = c->origin.rule_hash;
+    c->view.template_name = c->origin.template_name;
 }
 
 enum dry_status dry_cache_build(struct dry_comm *comm, struct dry_tokenizer *t,

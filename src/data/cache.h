@@ -51,6 +51,8 @@ struct dry_cache_view {
     int32_t largest_id;
     const char *data_path; /* as given when the cache was made */
     const char *key;       /* hex */
+    const char *data_hash, *tokenizer_hash, *rule_hash; /* hex: what the key is made of */
+    const char *template_name;
 };
 
 /* Local. key = SHA-256 over format version and the three hashes; file name under the cache folder: "<first 16

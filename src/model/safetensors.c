@@ -422,27 +422,30 @@ static enum dry_status check_index(const char *index_path, const json_t *map, co
     return DRY_OK;
 }
 
-static enum dry_status open_index(const char *dir, const char *index_path, struct dry_tensors **t)
+enum dry_status dry_tensors_open_index(const char *path, struct dry_tensors **t)
 {
+    size_t folder = (size_t)(dry_path_base(path) - path);
+    char *dir = dry_strndup(path, folder > 1 ? folder - 1 : folder);
     json_t *root = NULL, *shards = NULL, *map;
     struct dry_tensors *made = NULL;
-    enum dry_status s = dry_json_read(index_path, &root);
+    enum dry_status s = dir ? dry_json_read(path, &root) : DRY_ERR_MEMORY;
 
     if (s)
-        return s;
+        goto out;
     map = json_object_get(root, "weight_map");
-    s = list_shards(index_path, map, &shards);
+    s = list_shards(path, map, &shards);
     if (s)
         goto out;
     s = create(json_object_size(shards), &made);
     if (s)
         goto out;
-    s = open_shards(dir, index_path, shards, made);
+    s = open_shards(*dir ? dir : ".", path, shards, made);
     if (!s)
-        s = check_index(index_path, map, made);
+        s = check_index(path, map, made);
 out:
     json_decref(shards);
     json_decref(root);
+    dry_free(dir);
     if (s) {
         dry_tensors_close(made);
         return s;
@@ -486,7 +489,7 @@ enum dry_status dry_tensors_open_dir(const char *dir, struct dry_tensors **t)
     else if (dry_file_exists(single))
         s = dry_tensors_open_file(single, t);
     else if (dry_file_exists(index_path))
-        s = open_index(dir, index_path, t);
+        s = dry_tensors_open_index(index_path, t);
     else
         s = no_weights(dir);
     dry_free(index_path);

@@ -36,6 +36,8 @@ struct dry_tensors;
  */
 enum dry_status dry_tensors_open_dir(const char *dir, struct dry_tensors **t);
 enum dry_status dry_tensors_open_file(const char *path, struct dry_tensors **t);
+enum dry_status dry_tensors_open_index(const char *path,
+                                       struct dry_tensors **t); /* ...index.json and its shards */
 void dry_tensors_close(struct dry_tensors *t);
 size_t dry_tensors_count(const struct dry_tensors *t);
 /* Local. In the order of names: one array, so that i is also the difference to dry_tensors_at(t, 0). */
