@@ -259,6 +259,56 @@ static void test_bounds(void)
     drop(m);
 }
 
+/* The least largest filling of `micros` micro-batches over lengths[0..n), by trying every cut. */
+static int64_t best_filling(const int64_t *length, int64_t n, int64_t micros)
+{
+    int64_t best = INT64_MAX, sum = 0;
+
+    if (micros == 1) {
+        for (int64_t i = 0; i < n; i++)
+            sum += length[i];
+        return sum;
+    }
+    for (int64_t i = 1; i < n; i++) {
+        sum += length[i - 1];
+        int64_t rest = best_filling(length + i, n - i, micros - 1);
+        int64_t most = sum > rest ? sum : rest;
+        best = most < best ? most : best;
+    }
+    return best;
+}
+
+static void test_even(void)
+{
+    struct made m = lengths(240, 500);
+    struct dry_plan_input in = input(m, 240);
+    struct dry_plan *p;
+    struct dry_plan_step s;
+    int good = 1;
+
+    in.effective_batch = 12;
+    in.epochs = 1;
+    dry_plan_create(&in, &p);
+    for (int64_t step = 1; step <= dry_plan_steps(p); step++) {
+        int64_t length[12], most = 0, greedy = 0, room = 0;
+        dry_plan_step(p, step, &s);
+        for (int64_t i = 0; i < s.records; i++) {
+            length[i] = in.offset[s.record[i] + 1] - in.offset[s.record[i]];
+            if (length[i] > room) {
+                greedy++;
+                room = in.micro_tokens;
+            }
+            room -= length[i];
+        }
+        for (int64_t i = 0; i < s.micros; i++)
+            most = s.micro[i].useful > most ? s.micro[i].useful : most;
+        good = good && s.micros == greedy && most == best_filling(length, s.records, s.micros);
+    }
+    tap_ok(good, "micro-batches are as few as fit, and the largest is as small as can be");
+    dry_plan_destroy(p);
+    drop(m);
+}
+
 static void test_deal(void)
 {
     struct made m = lengths(997, 800);
@@ -351,6 +401,7 @@ int main(void)
     test_cuts_share_updates();
     test_order();
     test_bounds();
+    test_even();
     test_deal();
     test_refusals();
     test_large();

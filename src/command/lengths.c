@@ -173,7 +173,9 @@ static enum dry_status open_or_tokenise(const struct dry_call *call, struct dry_
         return st;
     }
     if (!c->base || !c->data) {
-        if (dry_comm_rank(call->comm) == 0)
+        if (dry_comm_rank(call->comm) == 0 && c->cache && !dry_file_is_dir(c->cache))
+            dry_error("cannot open cache %s: there is no such file", c->cache);
+        else if (dry_comm_rank(call->comm) == 0)
             dry_error("lengths needs --data FILE and --base DIR, or --cache FILE.h5");
         return DRY_ERR_USAGE;
     }

@@ -103,6 +103,7 @@ enum dry_status dry_command_plan(const struct dry_call *call)
         struct dry_plan_subject about = {.config = c,
                                          .contract = &k,
                                          .cache = dry_cache_view(p.cache),
+                                         .validation = p.validation ? dry_cache_view(p.validation) : NULL,
                                          .plan = p.plan,
                                          .validation_plan = p.validation_plan,
                                          .base = p.base,

@@ -18,13 +18,13 @@
 #include <inttypes.h>
 #include <string.h>
 
-enum { RANK_ROWS = 64, LARGER = 3 };
+enum { RANK_ROWS = 64, CUTS = 4 };
 
-/* A cut of the same steps: as the contract has it, then twice and four times as large. */
+/* A cut of the same steps: half as large, as the contract has it, twice and four times as large. */
 struct cut {
     int64_t micro_records, micro_tokens;
-    struct dry_plan_bounds bounds;
     struct dry_plan_totals totals;
+    struct dry_plan_share share; /* on the ranks of this call */
     size_t memory;
 };
 
@@ -36,7 +36,8 @@ struct dry_plan_report {
     struct dry_layout layout;
     struct dry_plan_share share[RANK_ROWS];
     int shares;
-    struct cut cut[LARGER];
+    struct cut cut[CUTS];
+    int cuts;
     int64_t room; /* bytes left on this host, -1: unknown */
     int64_t checkpoints;
     double flops; /* of a mean step */
@@ -83,8 +84,30 @@ static int64_t walked(const struct dry_plan *p)
     return epoch < all ? epoch : all;
 }
 
-/* The plan cut `times` as large; what it needs and how many micro-batches are left. */
-static enum dry_status try_cut(const struct dry_plan_report *r, int times, struct cut *cut)
+/* Bounds of a plan made from `in` over a cache in file order. */
+static enum dry_status validation_bounds(const struct dry_plan_input *training,
+                                         const struct dry_cache_view *v, struct dry_plan_bounds *b)
+{
+    struct dry_plan_input in = *training;
+    struct dry_plan *p = NULL;
+    enum dry_status st;
+
+    in.records = v->records;
+    in.offset = v->offset;
+    in.supervised = v->supervised_of;
+    in.epochs = 1;
+    in.max_steps = 0;
+    in.ordered = 1;
+    st = dry_plan_create(&in, &p);
+    if (!st)
+        st = dry_plan_bounds(p, b);
+    dry_plan_destroy(p);
+    return st;
+}
+
+/* The plan under another cut: what it needs, and how many micro-batches there are. */
+static enum dry_status try_cut(const struct dry_plan_report *r, int64_t micro_records, int64_t micro_tokens,
+                               struct cut *cut)
 {
     const struct dry_contract *k = r->s.contract;
     const struct dry_cache_view *v = r->s.cache;
@@ -92,30 +115,52 @@ static enum dry_status try_cut(const struct dry_plan_report *r, int times, struc
                                 .offset = v->offset,
                                 .supervised = v->supervised_of,
                                 .effective_batch = k->effective_batch,
-                                .micro_records = k->micro_records * times,
-                                .micro_tokens = k->micro_tokens * times,
+                                .micro_records = micro_records,
+                                .micro_tokens = micro_tokens,
                                 .epochs = k->epochs,
                                 .max_steps = k->steps,
                                 .seed = (uint64_t)k->seed};
     struct dry_plan *p = NULL;
+    struct dry_plan_bounds bounds, more;
     struct dry_layout layout;
     struct dry_limits limits;
     enum dry_status st = dry_plan_create(&in, &p);
 
-    memset(cut, 0, sizeof *cut);
-    cut->micro_records = in.micro_records;
-    cut->micro_tokens = in.micro_tokens;
+    cut->micro_records = micro_records;
+    cut->micro_tokens = micro_tokens;
     if (!st)
-        st = dry_plan_bounds(p, &cut->bounds);
+        st = dry_plan_bounds(p, &bounds);
+    if (!st && r->s.validation) {
+        st = validation_bounds(&in, r->s.validation, &more);
+        if (!st)
+            widen(&bounds, &more);
+    }
     if (!st)
         st = dry_plan_total(p, walked(p), &cut->totals);
+    if (!st)
+        st = dry_plan_shares(p, walked(p), r->s.ranks, &cut->share);
     if (!st) {
-        limits = limits_of(&cut->bounds);
+        limits = limits_of(&bounds);
         st = dry_engine_layout(r->ops, r->s.base, r->s.adapter, &limits, &layout);
     }
     if (!st)
         cut->memory = layout.total;
     dry_plan_destroy(p);
+    return st;
+}
+
+/* Half as large where the longest record still fits and a record is not cut in two, then up to four times. */
+static enum dry_status try_cuts(struct dry_plan_report *r)
+{
+    const struct dry_contract *k = r->s.contract;
+    enum dry_status st = DRY_OK;
+
+    for (int twice = 1; twice <= 8 && !st; twice *= 2) {
+        int64_t records = k->micro_records * twice / 2, tokens = k->micro_tokens * twice / 2;
+        if (k->micro_records ? records < 1 : tokens < k->max_seq_length)
+            continue;
+        st = try_cut(r, records, tokens, &r->cut[r->cuts++]);
+    }
     return st;
 }
 
@@ -166,8 +211,8 @@ enum dry_status dry_plan_report_create(const struct dry_plan_subject *s, struct 
         limits = limits_of(&r->bounds);
         st = dry_engine_layout(r->ops, s->base, s->adapter, &limits, &r->layout);
     }
-    for (int i = 0; i < LARGER && !st; i++)
-        st = try_cut(r, 1 << i, &r->cut[i]);
+    if (!st)
+        st = try_cuts(r);
     if (!st)
         st = share_ranks(r);
     if (st) {
@@ -234,7 +279,7 @@ static void print_contract(FILE *out, const struct dry_plan_report *r)
             k->effective_batch);
     fprintf(out, "  %-26s %s at most\n", "micro-batch", cut_text(k->micro_records, k->micro_tokens, text));
     fprintf(out, "  %-26s %" PRId64 "\n", "records", k->records);
-    fprintf(out, "  %-26s %" PRId64 " (%" PRId64 " a epoch, %" PRId64 " epoch%s)\n", "steps", k->steps,
+    fprintf(out, "  %-26s %" PRId64 " (%" PRId64 " an epoch, %" PRId64 " epoch%s)\n", "steps", k->steps,
             k->steps_per_epoch, k->epochs, k->epochs == 1 ? "" : "s");
     fprintf(out, "  %-26s %g, %s, warm-up %" PRId64 " steps\n", "learning rate", k->learning_rate,
             k->schedule, k->warmup_steps);
@@ -278,6 +323,13 @@ static void print_ranks(FILE *out, const struct dry_plan_report *r)
     }
     fprintf(out, "  * this call; accumulation is the most micro-batches that a rank computes in a step;\n"
                  "  balance is the share of time in which ranks do not wait for the costliest one\n");
+    if (r->totals.micros_most < r->s.ranks)
+        fprintf(out,
+                "  %" PRId64
+                " of %d ranks are idle in every step: a smaller %s or a larger --effective-batch "
+                "would feed them\n",
+                r->s.ranks - r->totals.micros_most, r->s.ranks,
+                r->s.contract->micro_records ? "--per-device-batch-size" : "--micro-batch-tokens");
 }
 
 static void print_memory(FILE *out, const struct dry_plan_report *r)
@@ -300,14 +352,17 @@ static void print_cuts(FILE *out, const struct dry_plan_report *r)
 {
     char text[64], memory[32];
 
-    fprintf(out, "larger micro-batches: another contract, so decide before the first step\n");
-    fprintf(out, "  %-18s %-22s %-12s %s\n", "at most", "micro-batches a step", "padding",
-            "memory of a rank");
-    for (int i = 0; i < LARGER; i++) {
+    fprintf(out, "other micro-batches: another contract, so choose before the first step\n");
+    fprintf(out, "  %-18s %-21s %-18s %-9s %s\n", "at most", "micro-batches a step", "balance on ranks",
+            "padding", "memory of a rank");
+    for (int i = 0; i < r->cuts; i++) {
         const struct cut *c = &r->cut[i];
-        fprintf(out, "  %-18s %-22.2f %6.2f %%     %s\n", cut_text(c->micro_records, c->micro_tokens, text),
-                (double)c->totals.micros / (double)c->totals.steps, padding(&c->totals),
-                bytes_text((double)c->memory, memory));
+        int own = c->micro_records == r->s.contract->micro_records &&
+                  c->micro_tokens == r->s.contract->micro_tokens;
+        fprintf(out, "%c %-18s %-21.2f %6.1f %% on %-6d %6.2f %%  %s\n", own ? '*' : ' ',
+                cut_text(c->micro_records, c->micro_tokens, text),
+                (double)c->totals.micros / (double)c->totals.steps, 100 * c->share.balance, r->s.ranks,
+                padding(&c->totals), bytes_text((double)c->memory, memory));
     }
 }
 
@@ -366,13 +421,13 @@ static json_t *cuts_json(const struct dry_plan_report *r)
 {
     json_t *rows = json_array();
 
-    for (int i = 0; i < LARGER; i++) {
+    for (int i = 0; i < r->cuts; i++) {
         const struct cut *c = &r->cut[i];
-        json_array_append_new(rows, json_pack("{s:I, s:I, s:f, s:f, s:I}", "micro_records",
-                                              (json_int_t)c->micro_records, "micro_tokens",
-                                              (json_int_t)c->micro_tokens, "micro_batches_mean",
-                                              (double)c->totals.micros / (double)c->totals.steps, "padding",
-                                              padding(&c->totals) / 100, "memory", (json_int_t)c->memory));
+        json_array_append_new(
+            rows, json_pack("{s:I, s:I, s:f, s:f, s:f, s:I}", "micro_records", (json_int_t)c->micro_records,
+                            "micro_tokens", (json_int_t)c->micro_tokens, "micro_batches_mean",
+                            (double)c->totals.micros / (double)c->totals.steps, "balance", c->share.balance,
+                            "padding", padding(&c->totals) / 100, "memory", (json_int_t)c->memory));
     }
     return rows;
 }
@@ -396,5 +451,5 @@ json_t *dry_plan_report_json(const struct dry_plan_report *r)
                      dry_contract_json(r->s.contract), "ranks", r->s.ranks, "adapter_parameters",
                      (json_int_t)r->s.adapter->parameters, "step", step, "largest_micro_batch", largest,
                      "shares", shares_json(r), "checkpoints", checkpoints, "memory", memory_json(r),
-                     "larger_micro_batches", cuts_json(r));
+                     "other_micro_batches", cuts_json(r));
 }

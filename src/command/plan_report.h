@@ -18,8 +18,8 @@
 struct dry_plan_subject {
     const struct dry_config *config;
     const struct dry_contract *contract;
-    const struct dry_cache_view *cache;
-    struct dry_plan *plan, *validation_plan; /* the latter NULL: none */
+    const struct dry_cache_view *cache, *validation; /* the latter NULL: none */
+    struct dry_plan *plan, *validation_plan;         /* the latter NULL: none */
     const struct dry_base *base;
     const struct dry_adapter *adapter;
     int ranks;

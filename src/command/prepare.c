@@ -87,14 +87,8 @@ enum dry_status dry_command_prepare(const struct dry_call *call)
     struct dry_tokenizer *t = NULL;
     struct dry_record_rule rule;
     char *dir = NULL;
-    enum dry_status st;
+    enum dry_status st = dry_setup_tokenizer(call, &dir, &t);
 
-    if (!c->output && !c->cache) {
-        if (dry_comm_rank(call->comm) == 0)
-            dry_error("prepare writes a cache: give --cache DIR, or --output DIR for DIR/cache");
-        return DRY_ERR_USAGE;
-    }
-    st = dry_setup_tokenizer(call, &dir, &t);
     if (!st)
         st = dry_setup_rule(call, t, &rule);
     if (!st)

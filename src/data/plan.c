@@ -121,33 +121,53 @@ static int heavier(const void *left, const void *right)
     return (a->index > b->index) - (a->index < b->index);
 }
 
-/* Begins a micro-batch at position `first` of the step. */
-static struct dry_micro_batch *begin(struct dry_plan *p, int64_t *micros, int64_t first)
+/* How many micro-batches the step's sorted records make when each is filled up to `most` tokens; a longer
+ * record is one of its own. */
+static int64_t count_filled(const struct dry_plan *p, int64_t records, int64_t most)
 {
-    struct dry_micro_batch *m = &p->micro[(*micros)++];
+    int64_t micros = 0, room = 0;
 
-    memset(m, 0, sizeof *m);
-    m->first = first;
-    return m;
+    for (int64_t i = 0; i < records; i++) {
+        int64_t length = p->entry[i].key;
+        if (micros == 0 || length > room) {
+            micros++;
+            room = most;
+        }
+        room -= length;
+    }
+    return micros;
 }
 
-static int full(const struct dry_plan *p, const struct dry_micro_batch *m, int64_t length)
+/* The least filling that makes no more micro-batches than micro_tokens does: as few as fit, and as even as
+ * can be, so that ranks share a step evenly and the largest micro-batch is no larger than it must be. */
+static int64_t even_filling(const struct dry_plan *p, int64_t records)
 {
-    if (p->in.micro_records)
-        return m->count == p->in.micro_records;
-    return m->count > 0 && m->useful > p->in.micro_tokens - length;
+    int64_t low = 1, high = p->in.micro_tokens, micros = count_filled(p, records, high);
+
+    while (low < high) {
+        int64_t middle = low + (high - low) / 2;
+        if (count_filled(p, records, middle) <= micros)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low;
 }
 
 /* Cuts the step's records, sorted by falling length, into micro-batches; returns how many. */
 static int64_t cut(struct dry_plan *p, int64_t records)
 {
     struct dry_micro_batch *m = NULL;
-    int64_t micros = 0;
+    int64_t micros = 0, most = p->in.micro_tokens ? even_filling(p, records) : 0;
 
     for (int64_t i = 0; i < records; i++) {
         int64_t r = p->entry[i].index, length = p->entry[i].key;
-        if (!m || full(p, m, length))
-            m = begin(p, &micros, i);
+        int full = m && (p->in.micro_records ? m->count == p->in.micro_records : m->useful + length > most);
+        if (!m || full) {
+            m = &p->micro[micros++];
+            memset(m, 0, sizeof *m);
+            m->first = i;
+        }
         p->record[i] = r;
         m->count++;
         m->useful += length;

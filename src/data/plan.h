@@ -10,6 +10,9 @@
 
 #include <stdint.h>
 
+/* Inside a step, records are sorted by falling length (ties by index) and cut in that order: micro_records
+ * each, or filled with at most micro_tokens, into as few micro-batches as fit and those as even as can be (a
+ * longer record is one of its own). */
 enum { DRY_ROW_MULTIPLE = 16 }; /* a micro-batch's token count is padded up to a multiple of this */
 
 struct dry_plan_input {
