@@ -18,7 +18,7 @@
 enum { TENSORS_PER_LAYER = 18 };
 
 struct tensor {
-    char name[96];
+    char name[112];
     int64_t rows, columns; /* columns 0: a vector */
 };
 
