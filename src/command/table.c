@@ -90,20 +90,16 @@ const struct dry_command *dry_command_find(const char *name)
 void dry_command_help(FILE *out, const struct dry_command *command)
 {
     if (command) {
-        fprintf(out, "usage: %s\n\n%c", command->usage, command->text[0] - 'a' + 'A');
-        dry_help_wrap(out, 1, 0, command->text + 1);
-        fprintf(out, "\n");
+        fprintf(out, "usage: %s\n\n%s: %s.\n\n", command->usage, command->name, command->text);
         dry_config_help(out, command->bit);
         if (command->bit != DRY_CMD_INSPECT && command->bit != DRY_CMD_OPTIONS)
-            fprintf(
-                out,
-                "\nFILE.cfg sets any of these by their names with _ for -; the command line overrides it.\n"
-                "drydock options prints such a file.\n");
+            fprintf(out, "\nFILE.cfg sets any of these by their names with _ for -; the command line\n"
+                         "overrides it.  drydock options prints such a file.\n");
         return;
     }
     fprintf(out, "usage: [mpirun -np N] drydock COMMAND [FILE.cfg] [--option value]...\n\n"
-                 "LoRA fine-tuning of Llama- and Qwen-family models on any number of MPI ranks, one\n"
-                 "rank a device, with the same result on each number.\n\nCommands:\n");
+                 "LoRA fine-tuning of Llama- and Qwen-family models on any number of MPI ranks,\n"
+                 "one rank a device, with the same result on each number.\n\nCommands:\n");
     for (const struct dry_command *c = table; c->name; c++)
         fprintf(out, "  %-10s %s\n", c->name, c->text);
     fprintf(out, "\ndrydock COMMAND --help explains a command's options; drydock --version -v tells\n"

@@ -185,8 +185,10 @@ enum dry_status dry_contract_compare(const struct dry_contract *then, const stru
     }
     if (status != DRY_OK)
         return status;
+    if (batch)
+        return accept_batch(then, now, accept_batch_change, rate_factor);
     *rate_factor = 1;
-    return batch ? accept_batch(then, now, accept_batch_change, rate_factor) : DRY_OK;
+    return DRY_OK;
 }
 
 json_t *dry_contract_json(const struct dry_contract *k)

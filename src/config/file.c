@@ -17,6 +17,25 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The path of the file that libconfig names: the whole one as it was given, an included one by its name in
+ * @include, which is relative to the folder of the first. New memory, or NULL. */
+static char *source_path(const char *from, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char *joined;
+
+    if (!from || strcmp(from, path) == 0)
+        return dry_strdup(path);
+    if (!slash || from[0] == '/')
+        return dry_strdup(from);
+    joined = dry_format("%.*s/%s", (int)(slash - path), path, from);
+    if (joined && !dry_file_exists(joined)) { /* newer libconfig gives the whole path itself */
+        dry_free(joined);
+        return dry_strdup(from);
+    }
+    return joined;
+}
+
 /* The text of a line without blanks around it; "" when the file cannot be read. New memory, or NULL. */
 static char *line_text(const char *path, int line)
 {
@@ -37,7 +56,7 @@ static char *line_text(const char *path, int line)
 
 static enum dry_status refuse_syntax(const config_t *file, const char *path)
 {
-    const char *where = config_error_file(file) ? config_error_file(file) : path;
+    char *where = NULL;
     const char *what = config_error_text(file);
     int line = config_error_line(file);
     char *text;
@@ -46,19 +65,23 @@ static enum dry_status refuse_syntax(const config_t *file, const char *path)
         dry_error("%s: cannot be read: %s", path, strerror(errno));
         return DRY_ERR_IO;
     }
-    text = line_text(where, line);
-    if (!text)
+    where = source_path(config_error_file(file), path);
+    text = where ? line_text(where, line) : NULL;
+    if (!text) {
+        dry_free(where);
         return DRY_ERR_MEMORY;
+    }
     if (strstr(what, "duplicate"))
         dry_error("%s:%d: a key stands here for the second time: %s", where, line, text);
     else if (strstr(what, "include"))
         dry_error("%s:%d: %s: %s; its name is relative to the folder of %s", where, line, what, text, path);
     else
-        dry_error("%s:%d: %s here or just before: %s; a line is KEY = VALUE; with a number, true, false, "
-                  "\"text\", or "
-                  "[list] as the value",
-                  where, line, what, text);
+        dry_error(
+            "%s:%d: %s here or just before: %s (each line is KEY = VALUE; and VALUE a number, true, false, "
+            "\"text\" or [list])",
+            where, line, what, text);
     dry_free(text);
+    dry_free(where);
     return DRY_ERR_USAGE;
 }
 
@@ -130,27 +153,35 @@ static enum dry_status check_literals(const char *path)
     return status;
 }
 
-/* Every file that a setting came from, each once. */
-static enum dry_status check_files(const config_setting_t *root, const char *path)
-{
-    const char *seen[64] = {path};
-    int count = 1;
-    enum dry_status status = check_literals(path);
+struct seen {
+    const char *path;
+    const char *from[64];
+    int count;
+};
 
-    for (int i = 0; i < config_setting_length(root); i++) {
-        const char *from = config_setting_source_file(config_setting_get_elem(root, (unsigned)i));
-        int known = !from;
-        for (int k = 0; k < count; k++)
-            known |= from && strcmp(seen[k], from) == 0;
-        if (known)
-            continue;
-        if (count == (int)(sizeof seen / sizeof *seen)) {
-            dry_error("%s: includes more than %d files", path, count - 1);
-            return DRY_ERR_USAGE;
-        }
-        seen[count++] = from;
-        if (check_literals(from) != DRY_OK)
-            status = DRY_ERR_USAGE;
+/* Every file that this setting and those in it came from, each once. */
+static enum dry_status check_files(const config_setting_t *s, struct seen *seen)
+{
+    const char *from = config_setting_source_file(s);
+    enum dry_status status = DRY_OK;
+    int known = !from;
+
+    for (int k = 0; k < seen->count && !known; k++)
+        known = strcmp(seen->from[k], from) == 0;
+    if (!known && seen->count == (int)(sizeof seen->from / sizeof *seen->from)) {
+        dry_error("%s: includes more than %d files", seen->path, seen->count);
+        return DRY_ERR_USAGE;
+    }
+    if (!known) {
+        char *path = source_path(from, seen->path);
+        status = path ? check_literals(path) : DRY_ERR_MEMORY;
+        seen->from[seen->count++] = from;
+        dry_free(path);
+    }
+    for (int i = 0; i < config_setting_length(s); i++) { /* of a scalar: 0 */
+        enum dry_status one = check_files(config_setting_get_elem(s, (unsigned)i), seen);
+        if (one > status)
+            status = one;
     }
     return status;
 }
@@ -291,15 +322,15 @@ static enum dry_status refuse_key(const config_setting_t *s, const char *where)
 static enum dry_status take(struct dry_config *c, const config_setting_t *s, const char *path)
 {
     const struct dry_option *table = dry_option_table();
-    const char *from = config_setting_source_file(s) ? config_setting_source_file(s) : path;
-    char *where = dry_format("%s:%u", from, config_setting_source_line(s));
-    char *place = dry_format("%s:%u: %s", from, config_setting_source_line(s), config_setting_name(s));
+    char *from = source_path(config_setting_source_file(s), path);
+    char *where = from ? dry_format("%s:%u", from, config_setting_source_line(s)) : NULL;
+    char *place = where ? dry_format("%s: %s", where, config_setting_name(s)) : NULL;
     struct dry_buffer text = {0};
     enum dry_status status = DRY_ERR_MEMORY;
     char key[DRY_KEY_SIZE];
     int i = 0, wrong;
 
-    if (!where || !place)
+    if (!place)
         goto out;
     for (; table[i].flag; i++) {
         dry_option_key(&table[i], key);
@@ -319,6 +350,7 @@ out:
     dry_buffer_reset(&text);
     dry_free(place);
     dry_free(where);
+    dry_free(from);
     return status;
 }
 
@@ -326,6 +358,7 @@ enum dry_status dry_config_file(struct dry_config *c, const char *path)
 {
     const char *slash = strrchr(path, '/');
     char *folder = slash ? dry_strndup(path, slash == path ? 1 : (size_t)(slash - path)) : NULL;
+    struct seen seen = {.path = path};
     enum dry_status status = DRY_OK;
     config_t file;
 
@@ -340,7 +373,7 @@ enum dry_status dry_config_file(struct dry_config *c, const char *path)
         status = refuse_syntax(&file, path);
         goto out;
     }
-    status = check_files(config_root_setting(&file), path);
+    status = check_files(config_root_setting(&file), &seen);
     if (status != DRY_OK)
         goto out;
     for (int i = 0; i < config_setting_length(config_root_setting(&file)); i++) {

@@ -14,7 +14,8 @@
 
 enum { WIDTH = 80, TEXT_COLUMN = 34 };
 
-void dry_help_wrap(FILE *out, int column, int indent, const char *text)
+/* Text broken at blanks; lines after the first begin with `indent` blanks, the first is at `column`. */
+static void wrap(FILE *out, int column, int indent, const char *text)
 {
     int fresh = 1;
 
@@ -91,7 +92,7 @@ void dry_config_help(FILE *out, unsigned command)
             fprintf(out, "  %s\n%*s", left, TEXT_COLUMN, "");
         else
             fprintf(out, "  %-*s", TEXT_COLUMN - 2, left);
-        dry_help_wrap(out, TEXT_COLUMN, TEXT_COLUMN, text);
+        wrap(out, TEXT_COLUMN, TEXT_COLUMN, text);
     }
 }
 
@@ -100,25 +101,13 @@ static void sample_value(FILE *out, const struct dry_option *o)
 {
     char shown[256];
 
-    escape(o->otherwise ? o->otherwise : o->argument, shown, sizeof shown);
-    switch (o->type) {
-    case DRY_OPT_BOOL:
-    case DRY_OPT_REAL:
-        fprintf(out, "%s", o->otherwise);
-        break;
-    case DRY_OPT_INT:
-        fprintf(out, "%s%s", o->otherwise, strtoll(o->otherwise, NULL, 10) > INT_MAX ? "L" : "");
-        break;
-    case DRY_OPT_TEXT:
+    escape(o->otherwise ? o->otherwise : o->example, shown, sizeof shown);
+    if (o->type == DRY_OPT_MAP)
+        fprintf(out, "{ %s }", o->example);
+    else if (o->type == DRY_OPT_TEXT || o->type == DRY_OPT_CHOICE)
         fprintf(out, "\"%s\"", shown);
-        break;
-    case DRY_OPT_CHOICE:
-        fprintf(out, "\"%.*s\"", (int)strcspn(shown, "|"), shown);
-        break;
-    case DRY_OPT_MAP:
-        fprintf(out, "{ }");
-        break;
-    }
+    else
+        fprintf(out, "%s%s", shown, o->type == DRY_OPT_INT && strtoll(shown, NULL, 10) > INT_MAX ? "L" : "");
 }
 
 /* A comment of one option; lines after the first are comments too. */
@@ -144,7 +133,7 @@ static void facts_of(const struct dry_option *o, char *text, size_t size)
         dry_buffer_printf(&b, "%s", o->type == DRY_OPT_MAP ? "Values: " : "Value: ") == 0 &&
         dry_bounds_text(o, &b) == 0)
         dry_buffer_printf(&b, "; ");
-    dry_buffer_printf(&b, "for");
+    dry_buffer_printf(&b, b.len ? "for" : "For");
     for (unsigned bit = 1; dry_command_name(bit); bit <<= 1)
         if (o->commands & bit)
             dry_buffer_printf(&b, "%s %s", o->commands & (bit - 1) ? "," : "", dry_command_name(bit));
@@ -159,9 +148,9 @@ void dry_config_sample(FILE *out)
     const char *group = NULL;
 
     fprintf(out, "# Every option of drydock, as a file for any command: drydock COMMAND FILE.cfg\n"
-                 "# A line without # sets an option; the values shown behind # are the defaults, or\n"
-                 "# say what kind of value is wanted.  The command line overrides a file.  What is\n"
-                 "# part of the contract cannot change in a run's folder.\n"
+                 "# A line without # sets an option.  What stands behind # is the default, or an\n"
+                 "# example where there is none.  The command line overrides a file.  What is part\n"
+                 "# of the contract cannot change in a run's folder.\n"
                  "# @include \"other.cfg\" takes over another file, relative to this one's folder.\n");
     for (const struct dry_option *o = dry_option_table(); o->flag; o++) {
         char key[DRY_KEY_SIZE], facts[512];

@@ -57,6 +57,7 @@ struct dry_option {
     unsigned notes;       /* dry_option_note */
     const char *group;    /* heading in --help; rows of a group stand together */
     const char *argument; /* shown in help: "N", "DIR" */
+    const char *example;  /* in the sample file, where there is no default */
     const char *text;     /* one sentence */
     size_t offset;        /* into struct dry_config */
 };
@@ -152,9 +153,6 @@ enum dry_status dry_config_text(const struct dry_config *c, char **text);
 void dry_config_help(FILE *out, unsigned command);
 void dry_config_sample(FILE *out);
 void dry_config_man(FILE *out);
-/* Local. Text broken at blanks to 80 columns; lines after the first begin with `indent` blanks, the first is
- * at `column`. */
-void dry_help_wrap(FILE *out, int column, int indent, const char *text);
 
 /* Local. The known name nearest to `name` (edit distance at most a third of its length), or NULL. */
 const char *dry_nearest(const char *name, const char *const *known, size_t count);

@@ -23,6 +23,10 @@ static void *member(const struct dry_config *c, const struct dry_option *o)
 
 void dry_real_text(double value, char text[32])
 {
+    if (fabs(value) < 1e9 && value == floor(value)) {
+        snprintf(text, 32, "%.0f", value);
+        return;
+    }
     for (int digits = 1; digits <= 17; digits++) {
         snprintf(text, 32, "%.*g", digits, value);
         if (strtod(text, NULL) == value)
@@ -40,7 +44,7 @@ int dry_bounds_text(const struct dry_option *o, struct dry_buffer *b)
         return dry_buffer_printf(b, "true or false");
     case DRY_OPT_CHOICE:
         if (!strchr(o->choices, '|'))
-            return dry_buffer_printf(b, "%s, which is all there is", o->choices);
+            return dry_buffer_printf(b, "%s (the only value)", o->choices);
         if (dry_buffer_printf(b, "one of ") != 0)
             return -1;
         for (const char *s = o->choices; *s; s++)
@@ -138,7 +142,7 @@ static int is_choice(const char *choices, const char *text)
     size_t n = strlen(text);
 
     for (const char *s = choices; s; s = strchr(s, '|') ? strchr(s, '|') + 1 : NULL)
-        if (n && strncmp(s, text, n) == 0 && (s[n] == '|' || !s[n]))
+        if (n && n == strcspn(text, "|") && strncmp(s, text, n) == 0 && (s[n] == '|' || !s[n]))
             return 1;
     return 0;
 }
