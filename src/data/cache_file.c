@@ -162,6 +162,10 @@ static int put_all(hid_t file, const struct dry_cache_origin *o, struct dry_tabl
            put_i32(file, "bucket_length", t->buckets, 1, t->bucket_length) && put_attributes(file, o, t);
 }
 
+/* The memory file's name. HDF5 would read a file of that name into memory first, so it is one that cannot be.
+ */
+#define NOWHERE "/dev/null/cache.h5"
+
 /* HDF5's memory file, kept when HDF5 would free it: only a closed file has its final bytes. */
 struct image {
     void *data;  /* of dry_alloc */
@@ -204,7 +208,7 @@ static herr_t keep_udata(void *udata)
 
 /* Versions are fixed: metadata with checksums, and readable by every HDF5 from 1.10 on. No room is set aside
  * for metadata to come, so that the file's last byte is in use and a cut file is found. */
-static hid_t create_file(const char *path, struct image *m)
+static hid_t create_file(struct image *m)
 {
     H5FD_file_image_callbacks_t calls = {.image_realloc = image_realloc,
                                          .image_free = image_free,
@@ -218,7 +222,7 @@ static hid_t create_file(const char *path, struct image *m)
         H5Pset_small_data_block_size(access, 0) >= 0 &&
         H5Pset_libver_bounds(access, H5F_LIBVER_V110, H5F_LIBVER_V110) >= 0 &&
         H5Pset_obj_track_times(create, 0) >= 0)
-        file = H5Fcreate(path, H5F_ACC_TRUNC, create, access);
+        file = H5Fcreate(NOWHERE, H5F_ACC_TRUNC, create, access);
     if (create >= 0)
         H5Pclose(create);
     if (access >= 0)
@@ -229,7 +233,7 @@ static hid_t create_file(const char *path, struct image *m)
 static enum dry_status make_image(const char *path, const struct dry_cache_origin *o, struct dry_tables *t,
                                   struct image *m)
 {
-    hid_t file = create_file(path, m);
+    hid_t file = create_file(m);
     ssize_t bytes = -1;
     char why[200] = "";
     int good = 0;
