@@ -38,7 +38,8 @@ enum dry_status dry_contract_cut(const struct dry_config *c, int64_t *micro_reco
     int64_t tokens = c->micro_batch_tokens > 0 ? c->micro_batch_tokens : 4 * c->max_seq_length;
 
     if (c->per_device_batch_size > 0 && c->micro_batch_tokens > 0) {
-        dry_error("%s and %s both say how a step is cut into micro-batches; leave one of them out",
+        dry_error("%s and %s both say how a step is cut into micro-batches; leave one of them out or set it "
+                  "to 0",
                   dry_config_place(c, "per-device-batch-size"), dry_config_place(c, "micro-batch-tokens"));
         return DRY_ERR_USAGE;
     }
