@@ -168,21 +168,27 @@ static int put_all(hid_t file, const struct dry_cache_origin *o, struct dry_tabl
 
 /* HDF5's memory file, kept when HDF5 would free it: only a closed file has its final bytes. */
 struct image {
-    void *data;  /* of dry_alloc */
-    size_t room; /* that HDF5 asked for */
-    size_t size; /* that it used */
+    void *data;      /* of dry_alloc */
+    size_t room;     /* bytes at data */
+    size_t expected; /* bytes that the tables will take, so that data seldom moves */
+    size_t size;     /* bytes that HDF5 used */
 };
 
 static void *image_realloc(void *data, size_t size, H5FD_file_image_op_t op, void *udata)
 {
     struct image *m = udata;
+    size_t room = m->room + m->room / 2;
 
     (void)op;
-    data = data ? dry_realloc(data, m->room, size, 1, "the cache file's image")
-                : dry_alloc(size, 1, "the cache file's image");
+    if (data && size <= m->room)
+        return data;
+    if (room < size)
+        room = size > m->expected ? size : m->expected;
+    data = data ? dry_realloc(data, m->room, room, 1, "the cache file's image")
+                : dry_alloc(room, 1, "the cache file's image");
     if (data) {
         m->data = data;
-        m->room = size;
+        m->room = room;
     }
     return data;
 }
@@ -230,6 +236,15 @@ static hid_t create_file(struct image *m)
     return file;
 }
 
+/* The tables' bytes; their chunk indexes and attributes are small beside what is added. */
+static size_t expected_bytes(const struct dry_tables *t)
+{
+    int64_t records = t->records * (int64_t)(3 * sizeof(int64_t) + sizeof(uint64_t) + 2 * sizeof(int32_t));
+    int64_t rest = t->tokens * (int64_t)sizeof(int32_t) + t->spans * (int64_t)sizeof(struct dry_span);
+
+    return (size_t)(records + rest + rest / 256) + CHUNK_BYTES;
+}
+
 static enum dry_status make_image(const char *path, const struct dry_cache_origin *o, struct dry_tables *t,
                                   struct image *m)
 {
@@ -260,7 +275,7 @@ static enum dry_status make_image(const char *path, const struct dry_cache_origi
 enum dry_status dry_cache_file_write(const char *path, const struct dry_cache_origin *o, struct dry_tables *t)
 {
     struct dry_writer *w = NULL;
-    struct image m = {0};
+    struct image m = {.expected = expected_bytes(t)};
     enum dry_status st;
 
     silence();
