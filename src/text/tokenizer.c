@@ -125,12 +125,13 @@ static enum dry_status end_by_id(const struct dry_tokenizer *t, const json_t *co
         value = json_array_get(value, 0);
     if (!value || json_is_null(value))
         return DRY_OK;
-    if (!json_is_integer(value) || json_integer_value(value) < 0 || json_integer_value(value) >= t->size ||
-        !dry_tokenizer_piece(t, (int32_t)json_integer_value(value))) {
+    double number = json_number_value(value); /* a real where another number of the file is very large */
+    if (!json_is_number(value) || !(number >= 0 && number < t->size) || number != (double)(int32_t)number ||
+        !dry_tokenizer_piece(t, (int32_t)number)) {
         dry_error("%s: %s is no token id of tokenizer.json", path, key);
         return DRY_ERR_INPUT;
     }
-    *id = (int32_t)json_integer_value(value);
+    *id = (int32_t)number;
     return DRY_OK;
 }
 
