@@ -204,8 +204,7 @@ static void refuses(unsigned command, const char *const *words, const char *what
     struct dry_config *c;
     enum dry_status status = line_of(&c, command, words, NULL);
 
-    if (!tap_ok(status == DRY_ERR_USAGE && strstr(capture_text, what), "%s %s is refused", words[0],
-                words[1] ? words[1] : ""))
+    if (!tap_ok(status == DRY_ERR_USAGE && strstr(capture_text, what), "%s is refused: %s", words[0], what))
         printf("# status %s, said: %s# wanted: %s\n", dry_status_name(status), capture_text, what);
     dry_config_destroy(c);
 }

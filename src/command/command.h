@@ -10,7 +10,7 @@
 /* What a command gets. positional: words that are no options (inspect takes paths; elsewhere FILE.cfg is
  * already read and there are none). */
 struct dry_call {
-    struct dry_comm *comm; /* NULL for a command that is alone */
+    struct dry_comm *comm;     /* NULL for a command that is alone */
     struct dry_config *config; /* finetune may complete it from the run that it continues */
     const char **positional;
     int positionals;
