@@ -189,7 +189,7 @@ static int is_blank(const json_t *value)
 /* A value as text for a message, cut short. */
 static void show(const json_t *value, char *text, size_t size)
 {
-    char *dump = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+    char *dump = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(6));
 
     snprintf(text, size, "%s", dump ? dump : "?");
     if (dump && strlen(dump) >= size)
@@ -260,6 +260,7 @@ static enum dry_status find_family(struct reading *r)
 {
     const json_t *architectures = json_object_get(r->root, "architectures");
     const char *type, *name;
+    char text[80];
     enum dry_status s = dry_json_text(r->root, "model_type", 1, NULL, r->path, &type);
 
     if (s)
@@ -277,8 +278,9 @@ static enum dry_status find_family(struct reading *r)
         return DRY_OK;
     name = json_string_value(json_array_get(architectures, 0));
     if (json_array_size(architectures) != 1 || !name || strcmp(name, r->family->architecture) != 0) {
-        dry_error("%s: architectures is \"%s\", but only %s is trained for model_type %s", r->path,
-                  name ? name : "no list of one name", r->family->architecture, type);
+        show(architectures, text, sizeof text);
+        dry_error("%s: key \"architectures\" is %s, but only [\"%s\"] is trained for model_type %s", r->path,
+                  text, r->family->architecture, type);
         return DRY_ERR_INPUT;
     }
     return DRY_OK;
@@ -362,8 +364,7 @@ static enum dry_status find_rope(const struct reading *r, const json_t **rope)
     return DRY_OK;
 }
 
-static enum dry_status find_rope_type(const struct reading *r, const json_t *rope, const char *where,
-                                      struct dry_arch *a)
+static enum dry_status find_rope_type(const json_t *rope, const char *where, struct dry_arch *a)
 {
     static const char *const names[] = {
         [DRY_ROPE_DEFAULT] = "default", [DRY_ROPE_LINEAR] = "linear", [DRY_ROPE_LLAMA3] = "llama3"};
@@ -386,8 +387,8 @@ static enum dry_status find_rope_type(const struct reading *r, const json_t *rop
     }
     dry_error(
         "%s: rope type \"%s\" is not known, only default, linear and llama3 are; to train within the base's "
-        "original context, remove the scaling from %s",
-        where, type, r->path);
+        "original context, set it to null",
+        where, type);
     return DRY_ERR_INPUT;
 }
 
@@ -469,7 +470,7 @@ static enum dry_status read_rope(const struct reading *r, struct dry_arch *a)
         return s;
     a->rope_theta = theta;
     if (rope) {
-        if ((s = find_rope_type(r, rope, where, a)) || (s = check_rope_keys(rope, where, a->rope)) ||
+        if ((s = find_rope_type(rope, where, a)) || (s = check_rope_keys(rope, where, a->rope)) ||
             (s = dry_json_real(rope, "rope_theta", 0, theta, where, &a->rope_theta)) ||
             (s = dry_json_real(rope, "partial_rotary_factor", 0, 1, where, &part)) ||
             (s = read_scaling(rope, where, a)))
