@@ -120,19 +120,25 @@ json_t *dry_lengths_json(const struct dry_lengths *l)
         "packed_micro_batches", (json_int_t)l->packed_micro_batches, "buckets", buckets);
 }
 
+enum dry_status dry_print_end(void)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return DRY_OK;
+    dry_error("cannot write to standard output: %s", strerror(errno));
+    return DRY_ERR_IO;
+}
+
 enum dry_status dry_print_json(json_t *value)
 {
-    enum dry_status st = DRY_OK;
+    enum dry_status st;
 
     if (!value) {
         dry_error("cannot make JSON: out of memory, or a text that is not UTF-8");
         return DRY_ERR_MEMORY;
     }
-    if (json_dumpf(value, stdout, JSON_INDENT(2) | JSON_PRESERVE_ORDER) != 0 || putchar('\n') == EOF ||
-        fflush(stdout) != 0) {
-        dry_error("cannot write to standard output: %s", strerror(errno));
-        st = DRY_ERR_IO;
-    }
+    json_dumpf(value, stdout, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
+    putchar('\n');
+    st = dry_print_end();
     json_decref(value);
     return st;
 }
@@ -204,6 +210,7 @@ enum dry_status dry_command_lengths(const struct dry_call *call)
         } else if (!st) {
             printf("lengths of %s\n", v->data_path);
             dry_lengths_print(stdout, &l);
+            st = dry_print_end();
         }
     }
     dry_cache_close(cache);

@@ -16,6 +16,8 @@ enum dry_status dry_lengths_report(const struct dry_config *c, const struct dry_
 void dry_lengths_print(FILE *out, const struct dry_lengths *l);
 /* Local. Caller decrefs; NULL: no memory. */
 json_t *dry_lengths_json(const struct dry_lengths *l);
+/* Local. Nothing printed is lost: flushes standard output. IO. */
+enum dry_status dry_print_end(void);
 /* Local. A JSON value and a newline on standard output; NULL value: MEMORY. Takes the reference. */
 enum dry_status dry_print_json(json_t *value);
 

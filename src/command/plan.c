@@ -33,7 +33,53 @@ static enum dry_status show_records(struct dry_plan *plan, const struct dry_cach
         }
         printf("]}\n");
     }
-    return DRY_OK;
+    return dry_print_end();
+}
+
+/* Rank 0. The same as a JSON array. */
+static json_t *records_json(struct dry_plan *plan, const struct dry_cache_view *v)
+{
+    json_t *steps = json_array();
+
+    for (int64_t step = 1; step <= dry_plan_steps(plan); step++) {
+        struct dry_plan_step s;
+        json_t *cuts = json_array();
+        if (dry_plan_step(plan, step, &s)) {
+            json_decref(cuts);
+            json_decref(steps);
+            return NULL;
+        }
+        for (int64_t m = 0; m < s.micros; m++) {
+            json_t *lines = json_array();
+            for (int64_t i = 0; i < s.micro[m].count; i++)
+                json_array_append_new(lines,
+                                      json_integer((json_int_t)v->line[s.record[s.micro[m].first + i]]));
+            json_array_append_new(cuts, lines);
+        }
+        json_array_append_new(steps, json_pack("{s:I, s:I, s:o}", "step", (json_int_t)s.step, "epoch",
+                                               (json_int_t)s.epoch + 1, "micro_batches", cuts));
+    }
+    return steps;
+}
+
+/* Rank 0. */
+static enum dry_status show(const struct dry_config *c, const struct dry_plan_report *r,
+                            struct dry_plan *plan, const struct dry_cache_view *v)
+{
+    json_t *all;
+
+    if (!c->json && c->show_records)
+        return show_records(plan, v);
+    if (!c->json) {
+        dry_plan_report_print(stdout, r);
+        return dry_print_end();
+    }
+    all = dry_plan_report_json(r);
+    if (all && c->show_records && json_object_set_new(all, "records", records_json(plan, v)) != 0) {
+        json_decref(all);
+        all = NULL;
+    }
+    return dry_print_json(all);
 }
 
 /* What was asked for on the way to a plan. */
@@ -99,7 +145,9 @@ enum dry_status dry_command_plan(const struct dry_call *call)
     struct dry_plan_report *r = NULL;
     enum dry_status st = set_up(call, &p, &k);
 
-    if (!st && dry_comm_rank(call->comm) == 0) {
+    if (st)
+        goto out;
+    if (dry_comm_rank(call->comm) == 0) {
         struct dry_plan_subject about = {.config = c,
                                          .contract = &k,
                                          .cache = dry_cache_view(p.cache),
@@ -110,16 +158,12 @@ enum dry_status dry_command_plan(const struct dry_call *call)
                                          .adapter = p.adapter,
                                          .ranks = dry_comm_size(call->comm)};
         st = dry_plan_report_create(&about, &r);
-        if (!st && c->json)
-            st = dry_print_json(dry_plan_report_json(r));
-        else if (!st && !c->show_records)
-            dry_plan_report_print(stdout, r);
-        if (!st && c->show_records)
-            st = show_records(p.plan, about.cache);
+        if (!st)
+            st = show(c, r, p.plan, about.cache);
         dry_plan_report_destroy(r);
     }
-    if (!st)
-        st = dry_comm_agree(call->comm, st);
+    st = dry_comm_agree(call->comm, st);
+out:
     release(&p);
     return st;
 }

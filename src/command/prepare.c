@@ -75,6 +75,8 @@ static enum dry_status report_all(const struct dry_config *c, const struct dry_c
     }
     if (!st && c->json)
         return dry_print_json(first);
+    if (!st)
+        st = dry_print_end();
     json_decref(first);
     json_decref(second);
     return st;
