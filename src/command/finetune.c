@@ -20,8 +20,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- signals
- * ----------------------------------------------------------------------------------------------------- */
+/* ---- signals ---- */
 
 /* A handler can reach nothing but a global. */
 static volatile sig_atomic_t asked_to_stop;
@@ -47,8 +46,7 @@ static void watch_signals(void)
     }
 }
 
-/* ---- what the loop calls
- * ----------------------------------------------------------------------------------------- */
+/* ---- what the loop calls ---- */
 
 static int hook_stop(void *context)
 {
@@ -115,8 +113,7 @@ static enum dry_status hook_checkpoint(void *context, const struct dry_loop *l, 
     return status;
 }
 
-/* ---- the order
- * --------------------------------------------------------------------------------------------------- */
+/* ---- the order ---- */
 
 /* Collective. All that needs no weights: folder, tokenizer, records. */
 static enum dry_status set_up_data(struct dry_finetune *f)

@@ -3,8 +3,7 @@
  * Owns HDF5 handles; HDF5's own error stack is silent, its innermost message becomes part of one error line.
  * Must not know how records are made or what they are used for.
  *
- * Writing: HDF5 makes the file in memory, and base/file.h writes the bytes.  So HDF5 never meets a full disk,
- * which its cleanup does not survive well, and no half-written file can be taken for a cache.
+ * Writing: HDF5 makes the file in memory (image.h), and base/file.h writes the bytes.
  */
 #include "config.h"
 
@@ -13,13 +12,14 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "data/image.h"
 
 #include <ctype.h>
 #include <hdf5.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { CHUNK_BYTES = 1 << 20, CACHE_BYTES = 256 << 20, IMAGE_STEP = 16 << 20, WRITE_BYTES = 4 << 20 };
+enum { CHUNK_BYTES = 1 << 20, CACHE_BYTES = 256 << 20, WRITE_BYTES = 4 << 20 };
 
 struct dry_cache_file {
     char *path;
@@ -162,80 +162,6 @@ static int put_all(hid_t file, const struct dry_cache_origin *o, struct dry_tabl
            put_i32(file, "bucket_length", t->buckets, 1, t->bucket_length) && put_attributes(file, o, t);
 }
 
-/* The memory file's name. HDF5 would read a file of that name into memory first, so it is one that cannot be.
- */
-#define NOWHERE "/dev/null/cache.h5"
-
-/* HDF5's memory file, kept when HDF5 would free it: only a closed file has its final bytes. */
-struct image {
-    void *data;      /* of dry_alloc */
-    size_t room;     /* bytes at data */
-    size_t expected; /* bytes that the tables will take, so that data seldom moves */
-    size_t size;     /* bytes that HDF5 used */
-};
-
-static void *image_realloc(void *data, size_t size, H5FD_file_image_op_t op, void *udata)
-{
-    struct image *m = udata;
-    size_t room = m->room + m->room / 2;
-
-    (void)op;
-    if (data && size <= m->room)
-        return data;
-    if (room < size)
-        room = size > m->expected ? size : m->expected;
-    data = data ? dry_realloc(data, m->room, room, 1, "the cache file's image")
-                : dry_alloc(room, 1, "the cache file's image");
-    if (data) {
-        m->data = data;
-        m->room = room;
-    }
-    return data;
-}
-
-static herr_t image_free(void *data, H5FD_file_image_op_t op, void *udata)
-{
-    (void)data;
-    (void)op;
-    (void)udata;
-    return 0;
-}
-
-static void *same_udata(void *udata)
-{
-    return udata;
-}
-
-static herr_t keep_udata(void *udata)
-{
-    (void)udata;
-    return 0;
-}
-
-/* Versions are fixed: metadata with checksums, and readable by every HDF5 from 1.10 on. No room is set aside
- * for metadata to come, so that the file's last byte is in use and a cut file is found. */
-static hid_t create_file(struct image *m)
-{
-    H5FD_file_image_callbacks_t calls = {.image_realloc = image_realloc,
-                                         .image_free = image_free,
-                                         .udata_copy = same_udata,
-                                         .udata_free = keep_udata,
-                                         .udata = m};
-    hid_t access = H5Pcreate(H5P_FILE_ACCESS), create = H5Pcreate(H5P_FILE_CREATE), file = -1;
-
-    if (access >= 0 && create >= 0 && H5Pset_fapl_core(access, IMAGE_STEP, 0) >= 0 &&
-        H5Pset_file_image_callbacks(access, &calls) >= 0 && H5Pset_meta_block_size(access, 0) >= 0 &&
-        H5Pset_small_data_block_size(access, 0) >= 0 &&
-        H5Pset_libver_bounds(access, H5F_LIBVER_V110, H5F_LIBVER_V110) >= 0 &&
-        H5Pset_obj_track_times(create, 0) >= 0)
-        file = H5Fcreate(NOWHERE, H5F_ACC_TRUNC, create, access);
-    if (create >= 0)
-        H5Pclose(create);
-    if (access >= 0)
-        H5Pclose(access);
-    return file;
-}
-
 /* The tables' bytes; their chunk indexes and attributes are small beside what is added. */
 static size_t expected_bytes(const struct dry_tables *t)
 {
@@ -246,26 +172,19 @@ static size_t expected_bytes(const struct dry_tables *t)
 }
 
 static enum dry_status make_image(const char *path, const struct dry_cache_origin *o, struct dry_tables *t,
-                                  struct image *m)
+                                  struct dry_image *m)
 {
-    hid_t file = create_file(m);
-    ssize_t bytes = -1;
+    hid_t file = dry_image_create(m);
+    int good = file >= 0 && put_all(file, o, t);
     char why[200] = "";
-    int good = 0;
 
-    if (file >= 0 && put_all(file, o, t) && H5Fflush(file, H5F_SCOPE_GLOBAL) >= 0)
-        bytes = H5Fget_file_image(file, NULL, 0);
-    if (bytes > 0) {
-        m->size = (size_t)bytes;
-        good = 1;
-    } else {
+    if (!good)
         reason(why);
-    }
-    if (file >= 0 && H5Fclose(file) < 0 && good) {
+    if (dry_image_close(m, file) < 0 && good) {
         reason(why);
         good = 0;
     }
-    if (!good || m->size > m->room) {
+    if (!good) {
         dry_error("cache %s: HDF5 could not make the file: %s", path, why);
         return DRY_ERR_INTERNAL;
     }
@@ -275,7 +194,7 @@ static enum dry_status make_image(const char *path, const struct dry_cache_origi
 enum dry_status dry_cache_file_write(const char *path, const struct dry_cache_origin *o, struct dry_tables *t)
 {
     struct dry_writer *w = NULL;
-    struct image m = {.expected = expected_bytes(t)};
+    struct dry_image m = {.expected = expected_bytes(t)};
     enum dry_status st;
 
     silence();
@@ -286,13 +205,13 @@ enum dry_status dry_cache_file_write(const char *path, const struct dry_cache_or
         st = dry_writer_begin(path, &w);
     for (size_t at = 0; at < m.size && !st; at += WRITE_BYTES) {
         size_t piece = m.size - at < WRITE_BYTES ? m.size - at : WRITE_BYTES;
-        st = dry_writer_write(w, (const char *)m.data + at, piece);
+        st = dry_writer_write(w, m.data + at, piece);
     }
     if (st)
         dry_writer_abandon(w);
     else
         st = dry_writer_commit(w);
-    dry_free(m.data);
+    dry_image_free(&m);
     return st;
 }
 

@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "data/image.h"
 
 #include <errno.h>
 #include <hdf5.h>
@@ -25,8 +26,7 @@
 enum { FORMAT_VERSION = 1, WHY = 400 };
 static const hsize_t CHUNK_BYTES = 1 << 20;
 
-/* ---- HDF5 helpers
- * ---------------------------------------------------------------------------------------------- */
+/* ---- HDF5 helpers ---- */
 
 /* HDF5 prints its error stack to standard error by itself: off during our calls, so that there is one line.
  */
@@ -129,8 +129,7 @@ static herr_t get_text(hid_t file, const char *name, char **text)
     return error;
 }
 
-/* ---- the tensors of a checkpoint
- * ------------------------------------------------------------------------------- */
+/* ---- the tensors of a checkpoint ---- */
 
 enum { GROUPS = 3 };
 static const char *const group_names[GROUPS] = {"adapter", "m", "v"};
@@ -180,8 +179,7 @@ static herr_t write_piece(hid_t file, const struct piece *p, const float *values
     return error;
 }
 
-/* ---- the files of a folder
- * -------------------------------------------------------------------------------------- */
+/* ---- the files of a folder ---- */
 
 /* "step-000500.h5" -> 500; -1: another name. */
 static int64_t step_of(const char *name)
@@ -230,8 +228,7 @@ static char *path_of(const char *output, int64_t step)
     return dry_format("%s/checkpoints/step-%06lld.h5", output, (long long)step);
 }
 
-/* ---- saving
- * ---------------------------------------------------------------------------------------------------- */
+/* ---- saving ---- */
 
 static enum dry_status write_tensors(hid_t file, const char *path, const struct dry_adapter *a,
                                      const struct dry_checkpoint *c)
@@ -246,20 +243,14 @@ static enum dry_status write_tensors(hid_t file, const char *path, const struct 
 
             if (piece_at(a, g, n, &p))
                 return DRY_ERR_MEMORY;
-            if (g == 1 && n == 0 && dry_fault_at("kill-save", c->step))
-                raise(SIGKILL);
-            if (dry_fault("write")) {
-                errno = ENOSPC;
-                snprintf(why, sizeof why, "%s (DRY_FAULT)", strerror(errno));
-                error = -1;
-            } else if ((error = write_piece(file, &p, block[g])) < 0) {
+            error = write_piece(file, &p, block[g]);
+            if (error < 0) {
                 hdf5_why(why);
+                dry_error("%s: dataset %s cannot be made: %s", path, p.path, why);
             }
-            if (error < 0)
-                dry_error("%s: dataset %s cannot be written: %s", path, p.path, why);
             dry_free(p.path);
             if (error < 0)
-                return DRY_ERR_IO;
+                return DRY_ERR_INTERNAL;
         }
     return DRY_OK;
 }
@@ -287,40 +278,52 @@ static enum dry_status write_attributes(hid_t file, const char *path, const stru
                put_text(file, "manifest", c->manifest ? c->manifest : "{}") < 0 ||
                put_scalar(file, "complete", H5T_NATIVE_INT64, &complete) < 0) {
         hdf5_why(why);
-        dry_error("%s: an attribute cannot be written: %s", path, why);
-        status = DRY_ERR_IO;
+        dry_error("%s: an attribute cannot be made: %s", path, why);
+        status = DRY_ERR_INTERNAL;
     }
     free(contract);
     json_decref(object);
     return status;
 }
 
-/* Writes and closes the file; it may be left half-written on failure. */
-static enum dry_status write_file(const char *path, const struct dry_adapter *a,
-                                  const struct dry_checkpoint *c)
+/* The file's bytes. */
+static enum dry_status make_image(const char *path, const struct dry_adapter *a,
+                                  const struct dry_checkpoint *c, struct dry_image *m)
 {
-    hid_t access = H5Pcreate(H5P_FILE_ACCESS), file;
-    enum dry_status status;
+    hid_t file = dry_image_create(m);
+    enum dry_status status = DRY_OK;
+    int bad = file < 0;
     char why[WHY];
 
-    /* Formats since 1.8 carry checksums in their metadata too, and hold attributes over 64 KiB. */
-    H5Pset_libver_bounds(access, H5F_LIBVER_V18, H5F_LIBVER_LATEST);
-    H5Pset_fclose_degree(access, H5F_CLOSE_STRONG);
-    file = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, access);
-    H5Pclose(access);
-    if (file < 0) {
-        hdf5_why(why);
-        dry_error("%s: cannot be created: %s", path, why);
-        return DRY_ERR_IO;
-    }
-    status = write_tensors(file, path, a, c);
-    if (!status)
+    if (!bad)
+        status = write_tensors(file, path, a, c);
+    if (!bad && !status)
         status = write_attributes(file, path, c);
-    if (H5Fclose(file) < 0 && !status) {
+    if (dry_image_close(m, file) < 0)
+        bad = 1;
+    if (bad && !status) {
         hdf5_why(why);
-        dry_error("%s: cannot be closed: %s", path, why);
-        status = DRY_ERR_IO;
+        dry_error("%s: HDF5 cannot make the file: %s", path, why);
+        status = DRY_ERR_INTERNAL;
     }
+    return status;
+}
+
+static enum dry_status write_image(const char *path, const struct dry_image *m, int64_t step)
+{
+    struct dry_writer *w = NULL;
+    enum dry_status status = dry_writer_begin(path, &w);
+
+    if (status)
+        return status;
+    status = dry_writer_write(w, m->data, m->size / 2);
+    if (dry_fault_at("kill-save", step))
+        raise(SIGKILL);
+    if (!status)
+        status = dry_writer_write(w, m->data + m->size / 2, m->size - m->size / 2);
+    if (!status)
+        return dry_writer_commit(w);
+    dry_writer_abandon(w);
     return status;
 }
 
@@ -368,48 +371,47 @@ static void remove_unfinished(const char *folder)
 enum dry_status dry_checkpoint_save(const char *output, const struct dry_adapter *a,
                                     const struct dry_checkpoint *c, int64_t keep)
 {
-    char *folder = dry_path_join(output, "checkpoints");
-    char *path = folder ? dry_format("%s/step-%06lld.h5", folder, (long long)c->step) : NULL;
-    char *temporary = path ? dry_format("%s.tmp.%ld", path, (long)getpid()) : NULL;
-    enum dry_status status = temporary ? dry_dir_make(folder) : DRY_ERR_MEMORY;
+    char *folder = dry_path_join(output, "checkpoints"), *path = path_of(output, c->step);
+    struct dry_image m = {.expected = (size_t)a->parameters * GROUPS * sizeof(float) + CHUNK_BYTES};
+    enum dry_status status = folder && path ? dry_dir_make(folder) : DRY_ERR_MEMORY;
     struct quiet q;
 
     if (status)
         goto out;
     remove_unfinished(folder);
     quiet_begin(&q);
-    status = write_file(temporary, a, c);
+    status = make_image(path, a, c, &m);
     quiet_end(&q);
     if (!status)
-        status = dry_file_publish(temporary, path);
-    if (status)
-        unlink(temporary);
-    else
+        status = write_image(path, &m, c->step);
+    if (!status)
         remove_old(output, folder, c->step, keep);
 out:
-    dry_free(temporary);
+    dry_image_free(&m);
     dry_free(path);
     dry_free(folder);
     return status;
 }
 
-/* ---- reading
- * --------------------------------------------------------------------------------------------------- */
+/* ---- reading ---- */
 
 /* What is wrong with a file that cannot be read as asked. */
 enum verdict { WHOLE, DAMAGED, OTHER };
 
 static enum verdict read_piece(hid_t file, const struct piece *p, float *into, char why[WHY])
 {
-    hid_t set = H5Dopen2(file, p->path, H5P_DEFAULT), space;
+    hid_t set = -1, space;
     hsize_t shape[2] = {0, 0};
     enum verdict verdict = WHOLE;
+    htri_t there = H5Lexists(file, p->path, H5P_DEFAULT);
     int dims;
 
+    if (there > 0)
+        set = H5Dopen2(file, p->path, H5P_DEFAULT);
     if (set < 0) {
         H5Eclear2(H5E_DEFAULT);
-        snprintf(why, WHY, "it has no dataset %s", p->path);
-        return OTHER;
+        snprintf(why, WHY, there == 0 ? "it has no dataset %s" : "dataset %s cannot be opened", p->path);
+        return there == 0 ? OTHER : DAMAGED;
     }
     space = H5Dget_space(set);
     dims = H5Sget_simple_extent_ndims(space);
@@ -566,8 +568,7 @@ enum dry_status dry_checkpoint_load(const char *path, const struct dry_adapter *
     return status;
 }
 
-/* ---- finding
- * --------------------------------------------------------------------------------------------------- */
+/* ---- finding ---- */
 
 static enum dry_status find_auto(const char *output, const struct dry_adapter *a, const int64_t *steps,
                                  size_t count, char **path)

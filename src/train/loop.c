@@ -139,6 +139,19 @@ static enum dry_status update(struct run *r, int64_t step, struct dry_step_repor
     return r->backend->ops->adamw(r->backend, &o, &report->norm);
 }
 
+/* Tests: a signal that comes at a known step. */
+static void signal_on_purpose(int64_t step)
+{
+    static const struct {
+        const char *kind;
+        int number;
+    } faults[] = {{"kill-step", SIGKILL}, {"sigterm", SIGTERM}, {"sigint", SIGINT}, {"sigusr1", SIGUSR1}};
+
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
+        if (dry_fault_at(faults[i].kind, step))
+            raise(faults[i].number);
+}
+
 static enum dry_status run_step(struct run *r, int64_t step)
 {
     struct dry_loop *l = r->l;
@@ -148,8 +161,7 @@ static enum dry_status run_step(struct run *r, int64_t step)
     struct dry_plan_step s;
     enum dry_status status;
 
-    if (dry_fault_at("kill-step", step))
-        raise(SIGKILL);
+    signal_on_purpose(step);
     enter(r, DRY_STAGE_DATA);
     status = dry_plan_step(l->plan, step, &s);
     if (!status)
@@ -187,6 +199,8 @@ static enum dry_status validate(struct run *r, int64_t step)
 {
     struct dry_loop *l = r->l;
     struct dry_validation_report report = {.step = step};
+    double best_loss = l->best_loss;
+    int64_t best_step = l->best_step;
     enum dry_status status;
 
     enter(r, DRY_STAGE_VALIDATION);
@@ -205,7 +219,17 @@ static enum dry_status validate(struct run *r, int64_t step)
         l->best_step = step;
     }
     l->validated_step = step;
-    return l->hooks.validated ? l->hooks.validated(l->hooks.context, &report) : DRY_OK;
+    if (l->hooks.validated)
+        status = l->hooks.validated(l->hooks.context, &report);
+    if (status == DRY_ERR_IO && step < l->last_step) {
+        l->best_loss = best_loss; /* what could not be kept is not the best */
+        l->best_step = best_step;
+        if (r->rank == 0)
+            dry_warn("step %lld: the best adapter is not saved; the one before it stays, training goes on",
+                     (long long)step);
+        return DRY_OK;
+    }
+    return status;
 }
 
 static enum dry_status save(struct run *r, int64_t step, enum dry_loop_why why)

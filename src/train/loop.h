@@ -36,7 +36,8 @@ struct dry_loop;
 struct dry_loop_hooks {
     void *context;
     enum dry_status (*step)(void *context, const struct dry_step_report *r, const struct dry_stages *stages);
-    /* The values that were validated are in the backend. */
+    /* The values that were validated are in the backend: to be kept when they are the best. IO before the
+     * last step is not the end of the run either: they then do not count as the best. */
     enum dry_status (*validated)(void *context, const struct dry_validation_report *r);
     /* Save: values, m and v are in the backend; the loop's fields say what else to keep. A failure at an
      * interval is not the end of the run: the older checkpoint is there, and the next one may succeed. */
