@@ -43,12 +43,12 @@ static inline void scratch_begin(void)
     atexit(scratch_end);
 }
 
-/* The path of a file under the folder; each call has its own of 8 buffers. */
+/* The path of a file under the folder; each call has its own of 64 buffers. */
 static inline const char *scratch_path(const char *name)
 {
-    static char path[8][512];
+    static char path[64][512];
     static unsigned next;
-    char *to = path[next++ % 8];
+    char *to = path[next++ % 64];
 
     snprintf(to, sizeof path[0], "%s/%s", scratch_dir, name);
     return to;
