@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """The peer on CPUs: LoRA fine-tuning with Transformers and PEFT in float32, on the records and in the order of a drydock run.
 
-usage: peer_cpu.py --base DIR --data FILE --plan PLAN.json [options]      needs: torch transformers peft
+usage: peer_cpu.py --base DIR --data FILE --plan PLAN [options]      needs: torch transformers peft
 
-PLAN.json is the output of `drydock plan ... --json --show-records`, so that both sides see the same records in the same
+PLAN is the standard output of `drydock plan ... --show-records`, so that both sides see the same records in the same
 steps.  The mathematics is doc/design.md's "What is computed".  Settings:
   trainer   micro-batches of --micro-batch records as they come, padded to the longest, as Trainer runs them
   grouped   a step's records sorted by length first, then the same: less padding, the fairest match and the fastest
@@ -17,7 +17,7 @@ def arguments():
     p.add_argument("--base", required=True)
     p.add_argument("--data", required=True, help="JSON lines")
     p.add_argument("--validation-data", help="JSON lines: held-out loss before and after")
-    p.add_argument("--plan", required=True, help="output of drydock plan --json --show-records")
+    p.add_argument("--plan", required=True, help="output of drydock plan --show-records")
     p.add_argument("--init-adapter", help="PEFT folder to start from, such as drydock's own start; else PEFT's initial values")
     p.add_argument("--output", help="where to save the adapter")
     p.add_argument("--setting", choices=["trainer", "grouped"], default="grouped")
@@ -53,11 +53,15 @@ def read_records(path, tokenizer, a):
 
 
 def plan_steps(path):
-    """Line numbers of each step's records."""
+    """Line numbers of each step's records: the plan's lines {"step": 1, ..., "micro_batches": [[LINE, ...], ...]}."""
+    steps = []
     with open(path, encoding="utf-8") as file:
-        plan = json.load(file)
-    steps = plan["records"] if isinstance(plan.get("records"), list) else plan["steps"]
-    return [[line for micro in step["micro_batches"] for line in micro["lines"]] for step in steps]
+        for line in file:
+            if line.startswith('{"step"'):
+                steps.append([record for micro in json.loads(line)["micro_batches"] for record in micro])
+    if not steps:
+        raise SystemExit(f"{path}: no steps; was the plan made with --show-records?")
+    return steps
 
 
 def main():
