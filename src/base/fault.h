@@ -1,6 +1,6 @@
 /*
  * Faults on purpose, for tests: DRY_FAULT="alloc:N", "write:N", "fsync:N", "kill-step:N", "kill-save:N",
- * "sigterm:N", "sigint:N", "sigusr1:N" (at a step), "forward:N", "rank:R:..." .
+ * "sigterm:N", "sigint:N", "sigusr1:N" (at a step), "sigterm-validation:N", "forward:N", "rank:R:..." .
  * Owns the counters.  Does nothing unless the environment variable is set.
  */
 #ifndef DRY_BASE_FAULT_H

@@ -3,7 +3,7 @@
  * Owns HDF5 handles; HDF5's own error stack is silent, its innermost message becomes part of one error line.
  * Must not know how records are made or what they are used for.
  *
- * Writing: HDF5 makes the file in memory (image.h), and base/file.h writes the bytes.
+ * Writing: HDF5 makes the file in memory (cache_image.h), and base/file.h writes the bytes.
  */
 #include "config.h"
 
@@ -12,7 +12,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "data/image.h"
+#include "data/cache_image.h"
 
 #include <ctype.h>
 #include <hdf5.h>

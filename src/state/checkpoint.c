@@ -12,7 +12,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "data/image.h"
+#include "data/cache_image.h"
 
 #include <errno.h>
 #include <hdf5.h>

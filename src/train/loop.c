@@ -204,6 +204,8 @@ static enum dry_status validate(struct run *r, int64_t step)
     enum dry_status status;
 
     enter(r, DRY_STAGE_VALIDATION);
+    if (dry_fault_at("sigterm-validation", step))
+        raise(SIGTERM);
     status = dry_evaluate(l->comm, l->engine, l->validation_plan, l->validation_loader, l->hooks.stop,
                           l->hooks.context, &report.loss, &report.supervised);
     if (status == DRY_STOPPED) {

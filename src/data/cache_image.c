@@ -5,9 +5,13 @@
  */
 #include "config.h"
 
-#include "data/image.h"
+#include "data/cache_image.h"
 
 #include "base/memory.h"
+
+#include <hdf5.h>
+
+_Static_assert(sizeof(hid_t) == sizeof(int64_t), "an HDF5 handle is passed as a number of 64 bits");
 
 enum { STEP = 16 << 20 };
 
@@ -53,7 +57,7 @@ static herr_t keep_udata(void *udata)
     return 0;
 }
 
-hid_t dry_image_create(struct dry_image *m)
+int64_t dry_image_create(struct dry_image *m)
 {
     H5FD_file_image_callbacks_t calls = {.image_realloc = image_realloc,
                                          .image_free = image_keep,
@@ -75,7 +79,7 @@ hid_t dry_image_create(struct dry_image *m)
     return file;
 }
 
-herr_t dry_image_close(struct dry_image *m, hid_t file)
+int dry_image_close(struct dry_image *m, int64_t file)
 {
     ssize_t bytes = -1;
 

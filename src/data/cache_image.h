@@ -3,11 +3,11 @@
  * cleanup does not survive well, and no half-written file can be taken for a whole one. Owns the bytes.  For
  * caches and checkpoints.
  */
-#ifndef DRY_DATA_IMAGE_H
-#define DRY_DATA_IMAGE_H
+#ifndef DRY_DATA_CACHE_IMAGE_H
+#define DRY_DATA_CACHE_IMAGE_H
 
-#include <hdf5.h>
 #include <stddef.h>
+#include <stdint.h>
 
 struct dry_image {
     char *data;      /* of dry_alloc; final once closed */
@@ -19,9 +19,9 @@ struct dry_image {
 /* Local. A new file in m, which stays where it is until the file is closed; negative: failed (HDF5 has the
  * reason). Its metadata has checksums, it holds no times, and every HDF5 from 1.10 on reads it; its last byte
  * is in use, so that a cut file is found. */
-hid_t dry_image_create(struct dry_image *m);
+int64_t dry_image_create(struct dry_image *m);
 /* Local. Closes the file (negative is allowed); negative: failed, there are no bytes. */
-herr_t dry_image_close(struct dry_image *m, hid_t file);
+int dry_image_close(struct dry_image *m, int64_t file);
 void dry_image_free(struct dry_image *m);
 
 #endif
