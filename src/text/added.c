@@ -219,27 +219,29 @@ static enum dry_status read_all(struct dry_added *a, const json_t *array, const 
                                 struct dry_normalizer *n, const char *where)
 {
     int32_t next = dry_vocab_count(v);
+    enum dry_status status = DRY_OK;
 
-    for (size_t i = 0; i < json_array_size(array); i++) {
+    for (size_t i = 0; i < json_array_size(array) && !status; i++) {
+        a->tokens = i + 1; /* also one that fails may own texts */
+        status = read_token(json_array_get(array, i), where, i, n, &a->token[i]);
+    }
+    if (!status)
+        status = check_twice(a, where);
+    for (size_t i = 0; i < a->tokens && !status; i++) {
         struct token *t = &a->token[i];
         int32_t other;
-        enum dry_status status = read_token(json_array_get(array, i), where, i, n, t);
-        if (!status)
-            status = check_id(t, v, where, &next);
+        status = check_id(t, v, where, &next);
         if (!status && t->single_word && !a->word)
             status = make_word(a, where);
-        if (status)
-            return status;
-        a->tokens = i + 1;
-        if (insert(&a->tree[t->normalized], t, (int32_t)i, &other))
-            return DRY_ERR_MEMORY;
-        if (other >= 0) {
+        if (!status && insert(&a->tree[t->normalized], t, (int32_t)i, &other))
+            status = DRY_ERR_MEMORY;
+        if (!status && other >= 0) {
             dry_error("%s: tokens \"%s\" and \"%s\" are the same text after the normalizer", where,
                       a->token[other].text, t->text);
-            return DRY_ERR_INPUT;
+            status = DRY_ERR_INPUT;
         }
     }
-    return check_twice(a, where);
+    return status;
 }
 
 enum dry_status dry_added_create(const json_t *array, const struct dry_vocab *v, struct dry_normalizer *n,
@@ -257,7 +259,6 @@ enum dry_status dry_added_create(const json_t *array, const struct dry_vocab *v,
     made->token = dry_alloc(json_array_size(array), sizeof *made->token, "added tokens");
     enum dry_status status = made->token ? read_all(made, array, v, n, where) : DRY_ERR_MEMORY;
     if (status) {
-        made->tokens = made->token ? json_array_size(array) : 0; /* the one that failed may own texts */
         dry_added_destroy(made);
         return status;
     }

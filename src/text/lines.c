@@ -50,16 +50,16 @@ static enum dry_status check_kind(const char *path, const unsigned char *data, s
 
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
         if (size >= kinds[i].n && memcmp(data, kinds[i].bytes, kinds[i].n) == 0) {
-            dry_error("%s: is %s, not JSON lines in UTF-8; convert it first: %s %s > %s.jsonl", path,
-                      kinds[i].is, kinds[i].remedy, path, path);
+            dry_error("%s: is %s, not JSON lines in UTF-8; convert it first:", path, kinds[i].is);
+            dry_error_more("%s '%s' > data.jsonl", kinds[i].remedy, path);
             return DRY_ERR_INPUT;
         }
     if (size >= 4 && memcmp(data, "PAR1", 4) == 0) {
-        dry_error("%s: is a Parquet file, not JSON lines; convert it first, for example: python3 -c \"import "
-                  "pandas; "
-                  "pandas.read_parquet('%s').to_json('%s.jsonl', orient='records', lines=True, "
-                  "force_ascii=False)\"",
-                  path, path, path);
+        dry_error("%s: is a Parquet file, not JSON lines; convert it first, for example:", path);
+        dry_error_more(
+            "python3 -c \"import pandas; pandas.read_parquet('%s').to_json('data.jsonl', orient='records', "
+            "lines=True, force_ascii=False)\"",
+            path);
         return DRY_ERR_INPUT;
     }
     return DRY_OK;
@@ -80,12 +80,12 @@ static enum dry_status check_start(const char *path, const unsigned char *data, 
         return DRY_ERR_INPUT;
     }
     if (data[at] == '[') {
-        dry_error("%s: is a JSON array; it must hold one JSON object a line: convert it with `jq -c '.[]' %s "
-                  "> %s.jsonl`, or "
-                  "python3 -c \"import json; [print(json.dumps(r)) for r in json.load(open('%s', "
-                  "encoding='utf-8'))]\" > "
-                  "%s.jsonl",
-                  path, path, path, path, path);
+        dry_error("%s: is a JSON array; it must hold one JSON object a line; convert it first by one of:",
+                  path);
+        dry_error_more("jq -c '.[]' '%s' > data.jsonl", path);
+        dry_error_more("python3 -c \"import json; [print(json.dumps(r)) for r in json.load(open('%s', "
+                       "encoding='utf-8'))]\" > data.jsonl",
+                       path);
         return DRY_ERR_INPUT;
     }
     return DRY_OK;

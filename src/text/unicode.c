@@ -1,7 +1,7 @@
 /*
  * Unicode as Hugging Face tokenizers 0.23 has it, where its data differ from those of utf8proc and PCRE2.
  * Owns the three tables; each was found by asking that library about every code point, see
- * tests/golden/check_unicode.py.
+ * tests/golden/make_unicode_tables.py.
  * Must not know of tokens.
  */
 #include "config.h"
