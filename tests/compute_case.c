@@ -93,8 +93,14 @@ static int make_backend(struct test_case *c, const char *name)
         c->ops->sums_clear(c->backend))
         return -1;
     c->arena = arena;
-    c->reference = (struct reference){
-        c->base, &c->base->arch, c->adapter, &c->batch, c->reference.values, options.seed, 1};
+    c->reference = (struct reference){.base = c->base,
+                                      .arch = &c->base->arch,
+                                      .adapter = c->adapter,
+                                      .batch = &c->batch,
+                                      .values = c->reference.values,
+                                      .seed = options.seed,
+                                      .dropout = 1,
+                                      .cache = &c->cache};
     return 0;
 }
 
@@ -121,6 +127,7 @@ void case_close(struct test_case *c)
 
     if (c->backend)
         c->ops->destroy(c->backend);
+    reference_clear(&c->cache);
     dry_adapter_destroy(c->adapter);
     dry_base_close(c->base);
     free(c->values);

@@ -37,6 +37,7 @@ struct test_case {
     size_t arena_bytes, arena_used;
     float *values; /* the adapter's, host */
     struct reference reference;
+    struct reference_cache cache;
 };
 
 /* A reproducible number around zero, of about unit size. */

@@ -9,6 +9,7 @@
 
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/random.h"
 
 #include <malloc.h>
 #include <omp.h>
@@ -247,8 +248,23 @@ static void test_refusals(void)
     case_close(&c);
 }
 
+static void test_series(void)
+{
+    uint32_t many[4 * 37], one[4];
+    uint64_t first = UINT64_MAX - 20; /* over the end of a counter's low half, too */
+    int equal = 1;
+
+    dry_random_series(5, DRY_RANDOM_DROPOUT, 77, first, 37, many);
+    for (int i = 0; i < 37; i++) {
+        dry_random_words(5, DRY_RANDOM_DROPOUT, 77, first + (uint64_t)i, one);
+        equal &= memcmp(one, many + 4 * i, sizeof one) == 0;
+    }
+    tap_ok(equal, "a series of random words is what single calls give");
+}
+
 int main(void)
 {
+    test_series();
     test_threads();
     test_footprint(1, 1);
     test_footprint(0, 1);

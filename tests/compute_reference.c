@@ -13,18 +13,31 @@
 #include <stdlib.h>
 #include <string.h>
 
-double *reference_tensor(const struct dry_tensor *t)
+const double *reference_tensor(const struct reference *r, const struct dry_tensor *t)
 {
+    struct reference_cache *cache = r->cache;
+
+    for (int i = 0; i < cache->count; i++)
+        if (cache->entry[i].tensor == t)
+            return cache->entry[i].values;
     float *narrow = malloc((size_t)t->elements * sizeof *narrow);
     double *wide = malloc((size_t)t->elements * sizeof *wide);
-
-    if (!narrow || !wide)
+    if (!narrow || !wide || cache->count == REFERENCE_TENSORS)
         abort();
     dry_to_f32(t->dtype, t->data, t->elements, narrow);
     for (int64_t i = 0; i < t->elements; i++)
         wide[i] = (double)narrow[i];
     free(narrow);
+    cache->entry[cache->count].tensor = t;
+    cache->entry[cache->count++].values = wide;
     return wide;
+}
+
+void reference_clear(struct reference_cache *cache)
+{
+    for (int i = 0; i < cache->count; i++)
+        free(cache->entry[i].values);
+    cache->count = 0;
 }
 
 static double *doubles(int64_t n)
@@ -38,12 +51,11 @@ static double *doubles(int64_t n)
 
 void reference_embed(const struct reference *r, double *y)
 {
-    double *w = reference_tensor(r->base->embed);
+    const double *w = reference_tensor(r, r->base->embed);
     int64_t hidden = r->arch->hidden;
 
     for (int64_t t = 0; t < r->batch->useful; t++)
         memcpy(y + t * hidden, w + r->batch->id[t] * hidden, (size_t)hidden * sizeof *y);
-    free(w);
 }
 
 void reference_norm(const double *x, const double *weight, int64_t rows, int64_t n, double eps, double *y)
@@ -108,11 +120,11 @@ void reference_linear(const struct reference *r, int64_t layer, enum dry_group g
     for (int m = 0; m < members; m++) {
         const struct dry_base_layer *l = &r->base->layer[layer];
         int64_t width = dry_proj_out(r->arch, member[m]);
-        double *w = reference_tensor(l->weight[member[m]]);
-        double *bias = l->bias[member[m]] ? reference_tensor(l->bias[member[m]]) : doubles(width);
+        const double *w = reference_tensor(r, l->weight[member[m]]);
+        const double *bias = l->bias[member[m]] ? reference_tensor(r, l->bias[member[m]]) : NULL;
         for (int64_t t = 0; t < r->batch->useful; t++)
             for (int64_t j = 0; j < width; j++) {
-                double sum = bias[j] + (residual ? residual[t * out + first + j] : 0);
+                double sum = (bias ? bias[j] : 0) + (residual ? residual[t * out + first + j] : 0);
                 for (int64_t i = 0; i < in; i++)
                     sum += x[t * in + i] * w[j * in + i];
                 y[t * out + first + j] = sum;
@@ -121,8 +133,6 @@ void reference_linear(const struct reference *r, int64_t layer, enum dry_group g
             r->adapter ? dry_adapter_at(r->adapter, layer, member[m]) : NULL;
         if (part)
             add_lora(r, part, x, first, out, y);
-        free(bias);
-        free(w);
         first += width;
     }
 }
@@ -171,13 +181,13 @@ void reference_attention(const struct reference *r, int64_t layer, const double 
     const struct dry_arch *a = r->arch;
     int64_t dim = a->head_dim, pitch = (a->heads + 2 * a->kv_heads) * dim;
     double *work = doubles(r->batch->useful * pitch), *inverse = doubles(dim / 2);
-    double *norm[2] = {NULL, NULL};
+    const double *norm[2] = {NULL, NULL};
 
     memcpy(work, qkv, (size_t)(r->batch->useful * pitch) * sizeof *work);
     dry_arch_inv_freq(a, inverse);
     if (a->qk_norm) {
-        norm[0] = reference_tensor(r->base->layer[layer].q_norm);
-        norm[1] = reference_tensor(r->base->layer[layer].k_norm);
+        norm[0] = reference_tensor(r, r->base->layer[layer].q_norm);
+        norm[1] = reference_tensor(r, r->base->layer[layer].k_norm);
     }
     for (int64_t t = 0; t < r->batch->useful; t++)
         for (int64_t h = 0; h < a->heads + a->kv_heads; h++) {
@@ -191,8 +201,6 @@ void reference_attention(const struct reference *r, int64_t layer, const double 
             attend(r, work, t, h, o + (t * a->heads + h) * dim, lse ? lse + t * a->heads + h : NULL);
     if (rotated)
         memcpy(rotated, work, (size_t)(r->batch->useful * pitch) * sizeof *work);
-    free(norm[0]);
-    free(norm[1]);
     free(inverse);
     free(work);
 }
@@ -211,7 +219,7 @@ void reference_swiglu(const struct reference *r, const double *gate_up, double *
 double reference_loss(const struct reference *r, const double *x)
 {
     const struct dry_arch *a = r->arch;
-    double *norm = reference_tensor(r->base->norm), *head = reference_tensor(r->base->head);
+    const double *norm = reference_tensor(r, r->base->norm), *head = reference_tensor(r, r->base->head);
     double *y = doubles(a->hidden), *z = doubles(a->vocab), total = 0;
 
     for (int64_t k = 0; k < r->batch->rows; k++) {
@@ -229,7 +237,5 @@ double reference_loss(const struct reference *r, const double *x)
     }
     free(z);
     free(y);
-    free(head);
-    free(norm);
     return total;
 }

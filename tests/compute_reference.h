@@ -7,6 +7,17 @@
 
 #include "compute/backend.h"
 
+enum { REFERENCE_TENSORS = 64 };
+
+/* Tensors in double, converted at first use. */
+struct reference_cache {
+    struct {
+        const struct dry_tensor *tensor;
+        double *values;
+    } entry[REFERENCE_TENSORS];
+    int count;
+};
+
 struct reference {
     const struct dry_base *base;
     const struct dry_arch *arch;
@@ -15,10 +26,12 @@ struct reference {
     double *values; /* [parameters] of the adapter */
     uint64_t seed;
     int dropout;
+    struct reference_cache *cache;
 };
 
-/* One tensor in double; the caller frees it. */
-double *reference_tensor(const struct dry_tensor *t);
+/* One tensor in double, borrowed until the cache is cleared. */
+const double *reference_tensor(const struct reference *r, const struct dry_tensor *t);
+void reference_clear(struct reference_cache *cache);
 
 /* y [useful, H] */
 void reference_embed(const struct reference *r, double *y);

@@ -31,7 +31,7 @@ extern void bli_thread_set_num_threads(int64_t threads);
 
 /* Measured with OpenBLAS 0.3.21 (bench/cpu_step.c): below 128 rows or 192 columns packing costs more than a
  * tenth; above 256 x 512 nothing is gained. Small results are cut finer, so that threads have work. */
-enum { TILE_ROWS = 256, TILE_COLUMNS = 512, TILES_WANTED = 16, LEAST_ROWS = 64, LEAST_COLUMNS = 128 };
+enum { TILE_ROWS = 256, TILE_COLUMNS = 512, TILES_WANTED = 8, LEAST_ROWS = 64, LEAST_COLUMNS = 128 };
 
 void dry_cpu_blas_setup(char *text, size_t size)
 {

@@ -8,6 +8,7 @@
 #include "config.h"
 
 #include "compute/cpu/cpu.h"
+#include "compute/cpu/vector.h"
 #include "compute/dropout.h"
 
 #include <string.h>
@@ -63,46 +64,53 @@ static float dropout_scale(const struct group *g)
     return (float)(1 / (1 - g->cpu->adapter->dropout));
 }
 
-/* Whether each of four columns of a row stays, for a member. */
+/* The words of one row's columns from `column`, a multiple of 4; at most DRY_CPU_COLUMNS of them. */
 static void mask_words(const struct group *g, const struct member *m, int64_t row, int64_t column,
-                       uint32_t word[4])
+                       int64_t columns, uint32_t *word)
 {
-    dry_random_words(g->cpu->options.seed, DRY_RANDOM_DROPOUT, g->cpu->row_key[row],
-                     dry_dropout_column(g->cpu->position[row], g->layer, m->proj, column), word);
+    dry_random_series(g->cpu->options.seed, DRY_RANDOM_DROPOUT, g->cpu->row_key[row],
+                      dry_dropout_column(g->cpu->position[row], g->layer, m->proj, column), (columns + 3) / 4,
+                      word);
 }
 
-/* y [rows, columns] (dense) = dropout(x), the part of x [T, in] from row and column; column is a multiple
- * of 4. */
+DRY_CPU_VECTOR static void drop_row(const uint32_t *word, uint32_t threshold, float scale, const float *x,
+                                    int64_t n, float *y)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++)
+        y[i] = x[i] * (word[i] < threshold ? 0.0f : scale);
+}
+
+DRY_CPU_VECTOR static void add_row(const uint32_t *word, uint32_t threshold, float scale, const float *x,
+                                   int64_t n, float *y)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++)
+        y[i] += x[i] * (word[i] < threshold ? 0.0f : scale);
+}
+
+/* y [rows, columns] (dense) = dropout(x), the part of x [T, in] from row and column. */
 static void drop_tile(const struct group *g, const struct member *m, const float *x, int64_t row,
                       int64_t rows, int64_t column, int64_t columns, float *y)
 {
-    uint32_t word[4], threshold = dry_dropout_threshold(g->cpu->adapter->dropout);
-    float scale = dropout_scale(g);
+    uint32_t word[DRY_CPU_COLUMNS + 4], threshold = dry_dropout_threshold(g->cpu->adapter->dropout);
 
-    for (int64_t i = 0; i < rows; i++)
-        for (int64_t j = 0; j < columns; j += 4) {
-            const float *from = x + (row + i) * g->in + column + j;
-            mask_words(g, m, row + i, column + j, word);
-            for (int64_t l = 0; l < 4 && j + l < columns; l++)
-                y[i * columns + j + l] = word[l] < threshold ? 0.0f : from[l] * scale;
-        }
+    for (int64_t i = 0; i < rows; i++) {
+        mask_words(g, m, row + i, column, columns, word);
+        drop_row(word, threshold, dropout_scale(g), x + (row + i) * g->in + column, columns, y + i * columns);
+    }
 }
 
 /* dx [T, in] += mask of the same element times t [rows, columns] (dense). */
 static void add_masked(const struct group *g, const struct member *m, const float *t, int64_t row,
                        int64_t rows, int64_t column, int64_t columns, float *dx)
 {
-    uint32_t word[4], threshold = dry_dropout_threshold(g->cpu->adapter->dropout);
-    float scale = dropout_scale(g);
+    uint32_t word[DRY_CPU_COLUMNS + 4], threshold = dry_dropout_threshold(g->cpu->adapter->dropout);
 
-    for (int64_t i = 0; i < rows; i++)
-        for (int64_t j = 0; j < columns; j += 4) {
-            float *to = dx + (row + i) * g->in + column + j;
-            mask_words(g, m, row + i, column + j, word);
-            for (int64_t l = 0; l < 4 && j + l < columns; l++)
-                if (word[l] >= threshold)
-                    to[l] += t[i * columns + j + l] * scale;
-        }
+    for (int64_t i = 0; i < rows; i++) {
+        mask_words(g, m, row + i, column, columns, word);
+        add_row(word, threshold, dropout_scale(g), t + i * columns, columns, dx + (row + i) * g->in + column);
+    }
 }
 
 static int64_t least(int64_t a, int64_t b)
