@@ -209,7 +209,15 @@ static enum dry_status inspect_checkpoint(const struct dry_inspect *in, const ch
 
 enum dry_status dry_inspect_hdf5(const struct dry_inspect *in, const char *path, json_t **content)
 {
-    if (!dry_checkpoint_is(path))
+    int is = dry_checkpoint_is(path);
+
+    if (is < 0) {
+        dry_error("%s: no whole HDF5 file, as a cache and a checkpoint are: it is cut off, damaged or "
+                  "something else",
+                  path);
+        return DRY_ERR_INPUT;
+    }
+    if (!is)
         return inspect_cache(in, path, content);
     if (in->config->record >= 0) {
         dry_error("--record %" PRId64 ": %s is a checkpoint; a record is shown of a cache only",

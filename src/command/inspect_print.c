@@ -18,25 +18,49 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { INDENT = 2, KEY_WIDTH = 22, MOST_COLUMNS = 12 };
+enum { INDENT = 2, KEY_LEAST = 16, MOST_COLUMNS = 12 };
+
+/* "a, b, c" in new memory. */
+static char *show_list(const json_t *list)
+{
+    struct dry_buffer b = {0};
+    char *text = NULL;
+    int bad = 0;
+
+    for (size_t i = 0; i < json_array_size(list) && !bad; i++) {
+        const json_t *value = json_array_get(list, i);
+        char *one =
+            json_is_string(value) ? NULL : json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(6));
+
+        bad = dry_buffer_printf(&b, "%s%s", i ? ", " : "", one ? one : json_string_value(value));
+        free(one);
+    }
+    if (!bad)
+        text = dry_strdup(b.data ? b.data : "");
+    dry_buffer_reset(&b);
+    return text;
+}
 
 /* A value as text in new memory. NULL: no memory. */
 static char *show(const char *key, const json_t *value)
 {
     char human[16], *dump, *text;
 
+    if (!value || json_is_null(value) || (json_is_array(value) && json_array_size(value) == 0) ||
+        (json_is_object(value) && json_object_size(value) == 0))
+        return dry_strdup("-");
     if (json_is_string(value))
         return dry_strdup(json_string_value(value));
     if (json_is_boolean(value))
         return dry_strdup(json_is_true(value) ? "yes" : "no");
-    if (!value || json_is_null(value))
-        return dry_strdup("-");
     if (json_is_real(value))
         return dry_format("%.6g", json_real_value(value));
     if (json_is_integer(value) && strcmp(key, "bytes") == 0) {
         dry_bytes_text((double)json_integer_value(value), human);
         return dry_format("%" JSON_INTEGER_FORMAT " (%s)", json_integer_value(value), human);
     }
+    if (json_is_array(value))
+        return show_list(value);
     dump = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(6));
     text = dump ? dry_strdup(dump) : NULL;
     free(dump);
@@ -112,12 +136,19 @@ static int print_table(const json_t *rows, int indent)
     return 0;
 }
 
-static int print_object(const json_t *object, int indent)
+/* The scalars of an object, their values under one another. */
+static int print_scalars(const json_t *object, int indent)
 {
+    int width = KEY_LEAST;
     const char *key;
     json_t *value;
     char *text;
 
+    json_object_foreach((json_t *)object, key, value)
+    {
+        if (!is_table(value) && !is_section(value) && (int)strlen(key) > width)
+            width = (int)strlen(key);
+    }
     json_object_foreach((json_t *)object, key, value)
     {
         if (is_table(value) || is_section(value))
@@ -125,9 +156,19 @@ static int print_object(const json_t *object, int indent)
         text = show(key, value);
         if (!text)
             return -1;
-        printf("%*s%-*s %s\n", indent, "", KEY_WIDTH, key, text);
+        printf("%*s%-*s  %s\n", indent, "", width, key, text);
         dry_free(text);
     }
+    return 0;
+}
+
+static int print_object(const json_t *object, int indent)
+{
+    const char *key;
+    json_t *value;
+
+    if (print_scalars(object, indent))
+        return -1;
     json_object_foreach((json_t *)object, key, value)
     {
         if (!is_table(value) && !is_section(value))

@@ -50,8 +50,8 @@ enum dry_status dry_setup_records(const struct dry_call *call, const struct dry_
 enum dry_status dry_setup_contract(const struct dry_call *call, const struct dry_cache *cache,
                                    const struct dry_base *base, const struct dry_adapter *adapter, const float *values,
                                    struct dry_contract *k);
-/* Local. The checks that need no tokens: names of targets, the data's lines counted and the contract resolved from them,
- * so that a refusal comes before any work. */
+/* Local. The checks that need neither tokens nor weights: the data's lines counted and the contract resolved from them,
+ * config.json read and the adapter shaped for it, so that a refusal comes before any work. */
 enum dry_status dry_setup_early(const struct dry_call *call);
 
 /* setup_engine.c */

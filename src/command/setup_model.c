@@ -315,19 +315,43 @@ enum dry_status dry_setup_contract(const struct dry_call *call, const struct dry
     return s;
 }
 
+/* Local. Whether base and adapter can be what the options say, from their configurations alone. */
+static enum dry_status check_adapter(const struct dry_config *c)
+{
+    struct dry_adapter_request request;
+    struct dry_adapter *a = NULL;
+    struct dry_arch arch;
+    char *dir = NULL;
+    enum dry_status s = dry_base_locate(c->base, &dir);
+
+    if (!s)
+        s = dry_arch_read(dir, &arch);
+    if (!s && c->init_adapter) {
+        s = dry_peft_open(c->init_adapter, &arch, &a);
+        if (!s)
+            s = compare_flags(c, &arch, a);
+    } else if (!s) {
+        s = read_request(c, &request);
+        if (!s)
+            s = dry_adapter_create(&arch, &request, &a);
+    }
+    dry_adapter_destroy(a);
+    dry_free(dir);
+    return s;
+}
+
 enum dry_status dry_setup_early(const struct dry_call *call)
 {
     const struct dry_config *c = call->config;
     struct dry_lines *lines = NULL;
     struct dry_contract unused;
-    unsigned targets;
-    enum dry_status s = c->targets ? dry_adapter_targets(c->targets, &targets) : DRY_OK;
+    enum dry_status s = DRY_OK;
 
-    if (s || !c->data)
-        return s;
-    s = dry_lines_open(c->data, &lines);
-    if (!s)
-        s = dry_contract_resolve(c, dry_comm_size(call->comm), dry_lines_count(lines), &unused);
-    dry_lines_close(lines);
-    return s;
+    if (c->data) {
+        s = dry_lines_open(c->data, &lines);
+        if (!s)
+            s = dry_contract_resolve(c, dry_comm_size(call->comm), dry_lines_count(lines), &unused);
+        dry_lines_close(lines);
+    }
+    return s || !c->base ? s : check_adapter(c);
 }

@@ -48,18 +48,18 @@ int dry_checkpoint_is_hdf5(const char *path)
 
 int dry_checkpoint_is(const char *path)
 {
-    int is = dry_checkpoint_is_hdf5(path);
     struct quiet q;
     hid_t file;
+    int is = -1;
 
-    if (!is)
-        return 0;
     quiet_begin(&q);
     file = H5Fopen(path, H5F_ACC_RDONLY, H5P_DEFAULT);
-    for (int g = 0; g < GROUPS && is; g++)
-        is = file >= 0 && H5Lexists(file, groups[g], H5P_DEFAULT) > 0;
-    if (file >= 0)
+    if (file >= 0) {
+        is = 1;
+        for (int g = 0; g < GROUPS; g++)
+            is = is && H5Lexists(file, groups[g], H5P_DEFAULT) > 0;
         H5Fclose(file);
+    }
     quiet_end(&q);
     return is;
 }

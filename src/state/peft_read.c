@@ -289,6 +289,20 @@ out:
     return s;
 }
 
+/* Says that the folder is no adapter; a run's folder has one inside. */
+static void no_adapter(const char *dir, const char *path)
+{
+    char *inside = dry_format("%s/adapter/adapter_config.json", dir);
+
+    if (inside && dry_file_exists(inside))
+        dry_error("%s: no such file; %s is a run's folder, its adapter is %s/adapter", path, dir, dir);
+    else
+        dry_error(
+            "%s: no such file; an adapter is a folder with adapter_config.json and adapter_model.safetensors",
+            path);
+    dry_free(inside);
+}
+
 enum dry_status dry_peft_open(const char *dir, const struct dry_arch *arch, struct dry_adapter **a)
 {
     char *path = dry_path_join(dir, "adapter_config.json");
@@ -299,9 +313,7 @@ enum dry_status dry_peft_open(const char *dir, const struct dry_arch *arch, stru
         return s;
     s = DRY_ERR_INPUT;
     if (!dry_file_exists(path))
-        dry_error(
-            "%s: no such file; an adapter is a folder with adapter_config.json and adapter_model.safetensors",
-            path);
+        no_adapter(dir, path);
     else
         s = dry_json_read(path, &root);
     if (!s && !json_is_object(root)) {
