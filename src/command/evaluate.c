@@ -97,7 +97,7 @@ static enum dry_status set_up_engine(struct evaluation *e)
     dry_log_defer(1);
     status = dry_plan_bounds(e->plan, &b);
     if (!status)
-        status = dry_setup_check_records(e->base, e->cache, b.longest);
+        status = dry_setup_check_records(e->base, e->cache);
     if (!status)
         status = dry_loader_create(e->cache, &b, &e->loader);
     status = dry_comm_agree(e->call->comm, status);

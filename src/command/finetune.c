@@ -157,13 +157,11 @@ static enum dry_status set_up_loaders(struct dry_finetune *f, struct dry_limits 
     dry_log_defer(1);
     status = dry_plan_bounds(f->plan, &b);
     if (!status)
-        status = dry_setup_check_records(f->base, f->cache, b.longest);
-    if (!status)
         status = dry_loader_create(f->cache, &b, &f->loader);
     if (!status && f->validation_plan) {
         status = dry_plan_bounds(f->validation_plan, &v);
         if (!status)
-            status = dry_setup_check_records(f->base, f->validation_cache, v.longest);
+            status = dry_setup_check_records(f->base, f->validation_cache);
         if (!status)
             status = dry_loader_create(f->validation_cache, &v, &f->validation_loader);
     }

@@ -41,12 +41,11 @@ enum dry_status dry_setup_adapter(const struct dry_call *call, const struct dry_
 /* Collective. An existing PEFT adapter folder with its values (evaluate, merge). */
 enum dry_status dry_setup_peft(const struct dry_call *call, const char *dir, const struct dry_base *base,
                                struct dry_adapter **adapter, float **values);
-/* Collective. Whether the base can take a cache's records: no id over its vocabulary, none longer than its sliding window
+/* Local. Whether the base can take a cache's records: no id over its vocabulary, none longer than its sliding window
  * (within it, full attention computes the same); a record over the base's positions is only warned of. INPUT. */
-enum dry_status dry_setup_records(const struct dry_call *call, const struct dry_cache *cache,
-                                  const struct dry_base *base);
+enum dry_status dry_setup_check_records(const struct dry_base *base, const struct dry_cache *cache);
 /* Collective. Completes the contract: resolve from options, ranks and records, then the three hashes. Checks the records
- * by dry_setup_records. */
+ * by dry_setup_check_records. */
 enum dry_status dry_setup_contract(const struct dry_call *call, const struct dry_cache *cache,
                                    const struct dry_base *base, const struct dry_adapter *adapter, const float *values,
                                    struct dry_contract *k);
@@ -62,9 +61,6 @@ enum dry_status dry_setup_early(const struct dry_call *call);
 enum dry_status dry_setup_engine(const struct dry_call *call, const struct dry_base *base,
                                  const struct dry_adapter *adapter, const struct dry_limits *limits, uint64_t seed,
                                  struct dry_backend **backend, struct dry_engine **engine, struct dry_layout *layout);
-/* Local. The records against the base: ids that it has embeddings for, none longer than its sliding window; more than its
- * positions is a warning. INPUT. */
-enum dry_status dry_setup_check_records(const struct dry_base *base, const struct dry_cache *cache, int64_t longest);
 /* Local. "1.5 GiB". */
 void dry_bytes_text(double bytes, char text[16]);
 

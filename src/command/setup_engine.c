@@ -79,32 +79,6 @@ static enum dry_status check_room(const struct dry_call *call, const struct dry_
     return DRY_OK;
 }
 
-enum dry_status dry_setup_check_records(const struct dry_base *base, const struct dry_cache *cache,
-                                        int64_t longest)
-{
-    const struct dry_cache_view *v = dry_cache_view(cache);
-    const struct dry_arch *a = &base->arch;
-
-    if (v->largest_id >= a->vocab) {
-        dry_error("%s: the tokenizer gives id %d, the base has embeddings for 0 to %lld; base and tokenizer "
-                  "do not belong "
-                  "together",
-                  v->data_path, v->largest_id, (long long)(a->vocab - 1));
-        return DRY_ERR_INPUT;
-    }
-    if (a->window > 0 && longest > a->window) {
-        dry_error("%s: a record has %lld tokens, the base attends over a sliding window of %lld, which is "
-                  "not trained here; "
-                  "give --max-seq-length %lld",
-                  v->data_path, (long long)longest, (long long)a->window, (long long)a->window);
-        return DRY_ERR_INPUT;
-    }
-    if (longest > a->max_positions)
-        dry_warn("%s: a record has %lld tokens, the base was made for %lld positions", v->data_path,
-                 (long long)longest, (long long)a->max_positions);
-    return DRY_OK;
-}
-
 static int device_of(const struct dry_call *call)
 {
     int list[MAX_DEVICES], n = dry_config_devices(call->config, list, MAX_DEVICES);

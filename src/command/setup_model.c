@@ -230,8 +230,10 @@ enum dry_status dry_setup_peft(const struct dry_call *call, const char *dir, con
 
 /* ---- records and contract */
 
-static enum dry_status check_records(const struct dry_cache_view *v, const struct dry_arch *arch)
+enum dry_status dry_setup_check_records(const struct dry_base *base, const struct dry_cache *cache)
 {
+    const struct dry_cache_view *v = dry_cache_view(cache);
+    const struct dry_arch *arch = &base->arch;
     int64_t longest = 0, length;
 
     for (int64_t i = 1; i < v->records; i++)
@@ -260,17 +262,6 @@ static enum dry_status check_records(const struct dry_cache_view *v, const struc
     return DRY_OK;
 }
 
-enum dry_status dry_setup_records(const struct dry_call *call, const struct dry_cache *cache,
-                                  const struct dry_base *base)
-{
-    enum dry_status s;
-
-    dry_log_defer(1);
-    s = dry_comm_agree(call->comm, check_records(dry_cache_view(cache), &base->arch));
-    dry_log_defer(0);
-    return s;
-}
-
 /* Shape, and with --init-adapter the values too; without it seed and shape give them. */
 static enum dry_status hash_adapter(const struct dry_config *c, const struct dry_adapter *a,
                                     const float *values, char hex[DRY_HASH_HEX])
@@ -293,12 +284,12 @@ enum dry_status dry_setup_contract(const struct dry_call *call, const struct dry
 {
     const struct dry_cache_view *view = dry_cache_view(cache);
     struct dry_contract made = {0};
-    enum dry_status s = dry_setup_records(call, cache, base);
+    enum dry_status s;
 
-    if (s)
-        return s;
     dry_log_defer(1);
-    s = dry_contract_resolve(call->config, dry_comm_size(call->comm), view->records, &made);
+    s = dry_setup_check_records(base, cache);
+    if (!s)
+        s = dry_contract_resolve(call->config, dry_comm_size(call->comm), view->records, &made);
     if (!s)
         s = hash_adapter(call->config, adapter, values, made.adapter);
     s = dry_comm_agree(call->comm, s);
