@@ -110,7 +110,7 @@ static enum dry_status set_up_engine(struct evaluation *e)
     if (!status && e->adapter)
         status = dry_comm_agree(e->call->comm, e->backend->ops->state_set(e->backend, e->values, NULL, NULL));
     if (!status)
-        dry_info("evaluating %lld records, %lld supervised tokens, on %d ranks; backend %s",
+        dry_info("evaluating %lld records, %lld supervised tokens; ranks %d; backend %s",
                  (long long)v->records, (long long)v->supervised, dry_comm_size(e->call->comm),
                  e->backend->ops->describe(e->backend));
     return status;
