@@ -16,6 +16,10 @@
 
 enum { ARENA = 64 << 20 };
 
+/* Relative to the largest entry: bfloat16 rounds by up to 2^-9 at each step of an operation. */
+#define NARROW 1e-2
+#define NARROW_GRADIENT 2e-2
+
 double case_number(uint64_t stream, uint64_t index)
 {
     uint32_t word[4];
@@ -75,19 +79,18 @@ static int make_adapter(struct test_case *c)
     if (!c->values || !c->reference.values)
         return -1;
     for (int64_t i = 0; i < c->adapter->parameters; i++) {
-        c->values[i] = (float)(0.3 * case_number(1, (uint64_t)i));
+        c->values[i] = (float)case_rounded(c, 0.3 * case_number(1, (uint64_t)i));
         c->reference.values[i] = (double)c->values[i];
     }
     return 0;
 }
 
-static int make_backend(struct test_case *c, const char *name)
+static int make_backend(struct test_case *c)
 {
     struct dry_backend_options options = {.seed = 99};
     void *arena;
 
-    if (dry_backend_find(name, &c->ops) || c->ops->create(&options, &c->backend) ||
-        c->ops->load(c->backend, c->base, c->adapter, &c->limits) ||
+    if (c->ops->create(&options, &c->backend) || c->ops->load(c->backend, c->base, c->adapter, &c->limits) ||
         c->ops->arena(c->backend, c->arena_bytes, &arena) ||
         c->ops->state_set(c->backend, c->values, NULL, NULL) || c->ops->batch(c->backend, &c->batch, 1) ||
         c->ops->sums_clear(c->backend))
@@ -106,11 +109,21 @@ static int make_backend(struct test_case *c, const char *name)
 
 int case_open(struct test_case *c, const struct case_spec *spec, const char *backend)
 {
+    struct tiny_spec base = spec->base;
+    int narrow; /* the backend holds bfloat16: weights too, and errors are of that size */
+
     memset(c, 0, sizeof *c);
     c->spec = spec;
+    if (dry_backend_find(backend, &c->ops))
+        return -1;
+    narrow = c->ops->act_bytes == 2;
+    if (narrow)
+        base.dtype = DRY_BF16;
+    c->tolerance = narrow ? NARROW : spec->tolerance;
+    c->gradient_tolerance = narrow ? NARROW_GRADIENT : 10 * spec->tolerance;
     c->arena_bytes = ARENA;
     snprintf(c->dir, sizeof c->dir, "compute-case-%ld", (long)getpid());
-    if (tiny_base_write(c->dir, &spec->base) || dry_base_open(c->dir, &c->base))
+    if (tiny_base_write(c->dir, &base) || dry_base_open(c->dir, &c->base))
         return -1;
     if (spec->linear_rope != 0) {
         c->base->arch.rope = DRY_ROPE_LINEAR;
@@ -118,7 +131,7 @@ int case_open(struct test_case *c, const struct case_spec *spec, const char *bac
     }
     make_batch(c);
     c->limits = (struct dry_limits){c->batch.tokens, c->batch.records, c->batch.rows, c->batch.longest, 1};
-    return make_adapter(c) || make_backend(c, backend) ? -1 : 0;
+    return make_adapter(c) || make_backend(c) ? -1 : 0;
 }
 
 void case_close(struct test_case *c)
@@ -144,9 +157,10 @@ void case_close(struct test_case *c)
     rmdir(c->dir);
 }
 
-void *case_buffer(struct test_case *c, int64_t n)
+void *case_buffer(struct test_case *c, int64_t columns)
 {
-    size_t bytes = ((size_t)n * c->ops->act_bytes + 255) / 256 * 256;
+    int64_t pitch = columns + c->ops->row_pad(c->adapter);
+    size_t bytes = ((size_t)(c->batch.tokens * pitch) * c->ops->act_bytes + 255) / 256 * 256;
     void *p = c->arena + c->arena_used;
 
     if (c->arena_used + bytes > c->arena_bytes) {
@@ -157,17 +171,29 @@ void *case_buffer(struct test_case *c, int64_t n)
     return p;
 }
 
+double case_rounded(const struct test_case *c, double x)
+{
+    float value = (float)x;
+    uint16_t bits;
+
+    if (c->ops->act_bytes == sizeof bits) {
+        dry_from_f32(DRY_BF16, &value, 1, &bits);
+        dry_to_f32(DRY_BF16, &bits, 1, &value);
+    }
+    return (double)value;
+}
+
 void *case_upload(struct test_case *c, const double *x, int64_t columns)
 {
     int64_t useful = c->batch.useful * columns, all = c->batch.tokens * columns;
     float *host = malloc((size_t)all * sizeof *host);
-    void *to = case_buffer(c, all);
+    void *to = case_buffer(c, columns);
 
     if (!host)
         abort();
     for (int64_t i = 0; i < all; i++)
         host[i] = i < useful ? (float)x[i] : 1e18f;
-    if (c->ops->put(c->backend, host, (size_t)all, to))
+    if (c->ops->put(c->backend, host, c->batch.tokens, columns, to))
         abort();
     free(host);
     return to;
@@ -175,10 +201,9 @@ void *case_upload(struct test_case *c, const double *x, int64_t columns)
 
 float *case_download(struct test_case *c, const void *from, int64_t columns)
 {
-    size_t n = (size_t)(c->batch.tokens * columns);
-    float *host = malloc(n * sizeof *host);
+    float *host = malloc((size_t)(c->batch.tokens * columns) * sizeof *host);
 
-    if (!host || c->ops->sync(c->backend) || c->ops->get(c->backend, from, n, host))
+    if (!host || c->ops->sync(c->backend) || c->ops->get(c->backend, from, c->batch.tokens, columns, host))
         abort();
     return host;
 }

@@ -24,6 +24,7 @@ struct case_spec {
 
 struct test_case {
     const struct case_spec *spec;
+    double tolerance, gradient_tolerance; /* of the case, or of bfloat16 where that is wider */
     char dir[64];
     struct dry_base *base;
     struct dry_adapter *adapter;
@@ -46,9 +47,12 @@ double case_number(uint64_t stream, uint64_t index);
  * standard error. */
 int case_open(struct test_case *c, const struct case_spec *spec, const char *backend);
 void case_close(struct test_case *c);
-/* n activations of the backend, from the arena; NULL when it is used up. */
-void *case_buffer(struct test_case *c, int64_t n);
-/* The same, filled from host values: rows of useful tokens from x, padding rows with huge values. */
+/* A buffer for [T, columns] activations of the backend, from the arena. */
+void *case_buffer(struct test_case *c, int64_t columns);
+/* A test input as the backend can hold it: rounded to its type of activations. */
+double case_rounded(const struct test_case *c, double x);
+/* The same as case_buffer, filled from host values: rows of useful tokens from x, padding rows with huge
+ * values. */
 void *case_upload(struct test_case *c, const double *x, int64_t columns);
 /* All T rows back. The caller frees. */
 float *case_download(struct test_case *c, const void *from, int64_t columns);

@@ -58,15 +58,14 @@ static void everything(struct test_case *c, char hex[DRY_HASH_HEX])
     const struct dry_backend_ops *ops = c->ops;
     const struct dry_arch *a = &c->base->arch;
     int64_t hidden = a->hidden, ffn = a->ffn, q = a->heads * a->head_dim, k = a->kv_heads * a->head_dim;
-    int64_t tokens = c->batch.tokens, *block;
+    int64_t *block;
     struct dry_backend *b = c->backend;
     struct dry_hash *h;
     size_t count;
 
     if (dry_hash_create(&h))
         abort();
-    void *x = random_rows(c, 1, hidden), *y = case_buffer(c, tokens * hidden),
-         *dx = random_rows(c, 2, hidden);
+    void *x = random_rows(c, 1, hidden), *y = case_buffer(c, hidden), *dx = random_rows(c, 2, hidden);
     ops->embed(b, y);
     add(c, h, y, hidden);
     ops->norm_forward(b, 0, DRY_NORM_INPUT, x, y);
@@ -75,22 +74,20 @@ static void everything(struct test_case *c, char hex[DRY_HASH_HEX])
     add(c, h, dx, hidden);
     for (enum dry_group g = 0; g < DRY_GROUPS; g++) {
         int64_t in = dry_group_in(a, g), out = dry_group_out(a, g);
-        void *from = random_rows(c, 3, in), *to = case_buffer(c, tokens * out),
-             *back = case_buffer(c, tokens * in);
+        void *from = random_rows(c, 3, in), *to = case_buffer(c, out), *back = case_buffer(c, in);
         ops->linear_forward(b, 0, g, from, NULL, to);
         add(c, h, to, out);
         ops->linear_backward(b, 0, g, from, to, back);
         add(c, h, back, in);
     }
-    void *qkv = random_rows(c, 4, q + 2 * k), *raw = case_buffer(c, tokens * (q + k)),
-         *o = case_buffer(c, tokens * q);
-    void *lse = case_buffer(c, tokens * a->heads), *dqkv = case_buffer(c, tokens * (q + 2 * k));
+    void *qkv = random_rows(c, 4, q + 2 * k), *raw = case_buffer(c, q + k), *o = case_buffer(c, q);
+    void *lse = case_buffer(c, a->heads), *dqkv = case_buffer(c, q + 2 * k);
     ops->attention_forward(b, 0, qkv, raw, o, lse);
     add(c, h, o, q);
     add(c, h, lse, a->heads);
     ops->attention_backward(b, 0, qkv, raw, o, lse, random_rows(c, 5, q), dqkv);
     add(c, h, dqkv, q + 2 * k);
-    void *gate_up = random_rows(c, 6, 2 * ffn), *act = case_buffer(c, tokens * ffn);
+    void *gate_up = random_rows(c, 6, 2 * ffn), *act = case_buffer(c, ffn);
     ops->swiglu_forward(b, gate_up, act);
     add(c, h, act, ffn);
     ops->swiglu_backward(b, gate_up, act, gate_up);

@@ -79,15 +79,15 @@ static const struct case_spec cases[] = {
      .tolerance = 3e-5},
 };
 
-static double *numbers(uint64_t stream, int64_t n, double size)
+static double *numbers(const struct test_case *c, uint64_t stream, int64_t n, double size)
 {
     double *x = malloc(((size_t)n + 1) * sizeof *x);
 
     if (!x)
         abort();
-    /* Rounded to float32, so that both sides see the same input. */
+    /* Rounded, so that both sides see the same input. */
     for (int64_t i = 0; i < n; i++)
-        x[i] = (double)(float)(size * case_number(stream, (uint64_t)i));
+        x[i] = case_rounded(c, size * case_number(stream, (uint64_t)i));
     return x;
 }
 
@@ -131,7 +131,7 @@ static void check_output(struct test_case *c, const void *got, const double *wan
 {
     float *host = case_download(c, got, columns);
 
-    check(c, difference(c, host, want, columns), c->spec->tolerance, what);
+    check(c, difference(c, host, want, columns), c->tolerance, what);
     free(host);
 }
 
@@ -185,7 +185,7 @@ static void check_gradient(struct test_case *c, scalar value, struct trial *t, c
 {
     float *host = case_download(c, dx, t->in);
 
-    check(c, gradient_error(c, value, t, t->x, c->batch.useful * t->in, host), 10 * c->spec->tolerance, what);
+    check(c, gradient_error(c, value, t, t->x, c->batch.useful * t->in, host), c->gradient_tolerance, what);
     for (int64_t i = c->batch.useful * t->in; i < c->batch.tokens * t->in; i++)
         if (!isfinite(host[i])) {
             check(c, INFINITY, 0, "finite padding of the gradient");
@@ -198,8 +198,8 @@ static void trial_make(struct test_case *c, struct trial *t, uint64_t stream, in
 {
     t->in = in;
     t->out = out;
-    t->x = numbers(stream, c->batch.useful * in, 1);
-    t->w = numbers(stream + 1, c->batch.useful * out, 1);
+    t->x = numbers(c, stream, c->batch.useful * in, 1);
+    t->w = numbers(c, stream + 1, c->batch.useful * out, 1);
     t->y = zeros(c->batch.useful * out);
 }
 
@@ -214,7 +214,7 @@ static void test_embed(struct test_case *c)
 {
     int64_t hidden = c->base->arch.hidden;
     double *want = zeros(c->batch.useful * hidden);
-    void *y = case_buffer(c, c->batch.tokens * hidden);
+    void *y = case_buffer(c, hidden);
 
     reference_embed(&c->reference, want);
     c->ops->embed(c->backend, y);
@@ -239,8 +239,7 @@ static void test_norm(struct test_case *c, enum dry_norm which)
     struct trial t = {.weight = weight};
 
     trial_make(c, &t, 10, hidden, hidden);
-    void *x = case_upload(c, t.x, hidden), *dy = case_upload(c, t.w, hidden),
-         *y = case_buffer(c, c->batch.tokens * hidden);
+    void *x = case_upload(c, t.x, hidden), *dy = case_upload(c, t.w, hidden), *y = case_buffer(c, hidden);
     double *before = zeros(c->batch.useful * hidden);
     void *dx = case_upload(c, before, hidden);
     c->ops->norm_forward(c->backend, layer, which, x, y);
@@ -253,7 +252,7 @@ static void test_norm(struct test_case *c, enum dry_norm which)
     float *twice = case_download(c, dx, hidden);
     for (int64_t i = 0; i < c->batch.useful * hidden; i++)
         twice[i] /= 2;
-    check(c, gradient_error(c, norm_value, &t, t.x, c->batch.useful * hidden, twice), 10 * c->spec->tolerance,
+    check(c, gradient_error(c, norm_value, &t, t.x, c->batch.useful * hidden, twice), c->gradient_tolerance,
           "norm's gradient is added");
     free(twice);
     free(before);
@@ -295,7 +294,7 @@ static void check_adapter_gradient(struct test_case *c, struct trial *t, const c
         if (got[i] != 0)
             worst = INFINITY;
     snprintf(text, sizeof text, "%s: gradients of A and B", what);
-    check(c, worst, 10 * c->spec->tolerance, text);
+    check(c, worst, c->gradient_tolerance, text);
     free(got);
 }
 
@@ -307,10 +306,10 @@ static void test_linear(struct test_case *c, enum dry_group g)
 
     trial_make(c, &t, 20 + 4 * (uint64_t)g, dry_group_in(&c->base->arch, g),
                dry_group_out(&c->base->arch, g));
-    double *residual = numbers(90, c->batch.useful * t.out, 1);
+    double *residual = numbers(c, 90, c->batch.useful * t.out, 1);
     void *x = case_upload(c, t.x, t.in), *dy = case_upload(c, t.w, t.out),
          *add = case_upload(c, residual, t.out);
-    void *y = case_buffer(c, c->batch.tokens * t.out), *dx = case_buffer(c, c->batch.tokens * t.in);
+    void *y = case_buffer(c, t.out), *dx = case_buffer(c, t.in);
     c->ops->linear_forward(c->backend, t.layer, g, x, NULL, y);
     linear_value(c, &t);
     check_output(c, y, t.y, t.out, names[g]);
@@ -344,16 +343,16 @@ static void test_attention(struct test_case *c)
 
     trial_make(c, &t, 40, q + 2 * k, q);
     double *rotated = zeros(c->batch.useful * t.in), *lse = zeros(c->batch.useful * a->heads);
-    void *qkv = case_upload(c, t.x, t.in), *d_o = case_upload(c, t.w, q), *o = case_buffer(c, tokens * q);
-    void *raw = case_buffer(c, tokens * (q + k)), *sums = case_buffer(c, tokens * a->heads * 4);
-    void *dqkv = case_buffer(c, tokens * t.in);
+    void *qkv = case_upload(c, t.x, t.in), *d_o = case_upload(c, t.w, q), *o = case_buffer(c, q);
+    void *raw = case_buffer(c, q + k), *sums = case_buffer(c, a->heads * 4);
+    void *dqkv = case_buffer(c, t.in);
     c->ops->attention_forward(c->backend, t.layer, qkv, a->qk_norm ? raw : NULL, o, sums);
     reference_attention(&c->reference, t.layer, t.x, rotated, t.y, lse);
     check_output(c, o, t.y, q, "attention");
     float *got = case_download(c, qkv, t.in);
     for (int64_t i = c->batch.useful * t.in; i < tokens * t.in; i++)
         got[i] = 0; /* the input's padding may stay */
-    check(c, difference(c, got, rotated, t.in), c->spec->tolerance, "rotated q and k");
+    check(c, difference(c, got, rotated, t.in), c->tolerance, "rotated q and k");
     free(got);
     c->ops->attention_backward(c->backend, t.layer, qkv, a->qk_norm ? raw : NULL, o, sums, d_o, dqkv);
     check_gradient(c, attention_value, &t, dqkv, "attention's gradient");
@@ -378,8 +377,7 @@ static void test_swiglu(struct test_case *c)
     trial_make(c, &t, 50, 2 * ffn, ffn);
     for (int64_t i = 0; i < c->batch.useful * 2 * ffn; i++)
         t.x[i] *= 4; /* where silu bends */
-    void *x = case_upload(c, t.x, 2 * ffn), *dy = case_upload(c, t.w, ffn),
-         *y = case_buffer(c, c->batch.tokens * ffn);
+    void *x = case_upload(c, t.x, 2 * ffn), *dy = case_upload(c, t.w, ffn), *y = case_buffer(c, ffn);
     c->ops->swiglu_forward(c->backend, x, y);
     swiglu_value(c, &t);
     check_output(c, y, t.y, ffn, "swiglu");
@@ -401,14 +399,14 @@ static void test_loss(struct test_case *c)
     struct trial t = {.layer = 0};
 
     trial_make(c, &t, 60, hidden, hidden);
-    void *x = case_upload(c, t.x, hidden), *dx = case_buffer(c, c->batch.tokens * hidden);
+    void *x = case_upload(c, t.x, hidden), *dx = case_buffer(c, hidden);
     double want = loss_value(c, &t);
     c->ops->sums_clear(c->backend);
     c->ops->loss(c->backend, x, NULL);
     c->ops->loss(c->backend, x, dx);
     c->ops->sums_read(c->backend, words);
     double got = ldexp((double)words[DRY_SUM_LOSS], -DRY_LOSS_BITS) / 2;
-    check(c, fabs(got - want) / fabs(want), c->spec->tolerance, "loss, with and without gradient");
+    check(c, fabs(got - want) / fabs(want), c->tolerance, "loss, with and without gradient");
     check(c, (double)llabs(words[DRY_SUM_TOKENS] - 2 * c->batch.rows), 0, "supervised tokens");
     check(c, (double)words[DRY_SUM_FLAGS], 0, "no flag");
     check_gradient(c, loss_value, &t, dx, "loss's gradient");
@@ -429,7 +427,7 @@ static void test_adamw(struct test_case *c)
 {
     int64_t n = c->adapter->parameters, hidden = c->base->arch.hidden,
             out = dry_group_out(&c->base->arch, DRY_GROUP_QKV);
-    double *x = numbers(70, c->batch.useful * hidden, 1), *w = numbers(71, c->batch.useful * out, 1);
+    double *x = numbers(c, 70, c->batch.useful * hidden, 1), *w = numbers(c, 71, c->batch.useful * out, 1);
     void *in = case_upload(c, x, hidden), *dy = case_upload(c, w, out);
     double *p = zeros(n), *m = zeros(n), *v = zeros(n), norm = 0, norm_error = 0, worst = 0;
     float *g = calloc((size_t)n, sizeof *g), *got = calloc((size_t)n, sizeof *got);
@@ -474,8 +472,8 @@ static void test_disabled(struct test_case *c)
 {
     int64_t hidden = c->base->arch.hidden, out = dry_group_out(&c->base->arch, DRY_GROUP_QKV);
     const struct dry_adapter *adapter = c->reference.adapter;
-    double *x = numbers(80, c->batch.useful * hidden, 1), *want = zeros(c->batch.useful * out);
-    void *in = case_upload(c, x, hidden), *y = case_buffer(c, c->batch.tokens * out);
+    double *x = numbers(c, 80, c->batch.useful * hidden, 1), *want = zeros(c->batch.useful * out);
+    void *in = case_upload(c, x, hidden), *y = case_buffer(c, out);
 
     c->ops->adapter_enable(c->backend, 0);
     c->reference.adapter = NULL;

@@ -6,7 +6,8 @@
  *
  * Shapes: T tokens of a micro-batch (padding included), H hidden, D head_dim, Hq heads, Hk kv heads, Q = Hq
  * D, K = Hk D, F ffn, V vocabulary, R supervised rows.  `act` is the activation type: float32 on cpu,
- * bfloat16 on cuda; buffers are row-major and dense.  "=" overwrites, "+=" accumulates.  Padding rows
+ * bfloat16 on cuda; buffers are row-major, a row of `width` elements every width + row_pad elements (what is
+ * behind the width is the backend's; raw and lse are dense).  "=" overwrites, "+=" accumulates.  Padding rows
  * (useful..T-1) hold finite values that reach no other row and no sum.
  *
  * Sums (doc/design.md, "Exact sums"): gradients of the adapter, of the sum (not the mean) of -log p, go to
@@ -60,9 +61,18 @@ struct dry_adamw {
 
 struct dry_backend;
 
+enum { DRY_DEVICE_ID = 16 };
+
 struct dry_backend_ops {
     const char *name; /* "cpu" */
     size_t act_bytes; /* bytes of one activation element */
+    /* How many devices this host has for the backend; NULL where there is nothing to choose (cpu). */
+    int (*devices)(void);
+    /* What tells a device from every other one of any host, and the bytes of its memory that can still be
+     * taken. DEVICE when it is not there or cannot be used, with a sentence. NULL with devices. */
+    enum dry_status (*device)(int index, unsigned char id[DRY_DEVICE_ID], size_t *room);
+    /* Elements behind every row of an activation buffer. `adapter` may be NULL. */
+    int64_t (*row_pad)(const struct dry_adapter *adapter);
     enum dry_status (*create)(const struct dry_backend_options *o, struct dry_backend **b);
     void (*destroy)(struct dry_backend *b);
     /* What runs: "cpu: OpenBLAS 0.3.21 Haswell, 2 threads"; borrowed. */
@@ -127,18 +137,25 @@ struct dry_backend_ops {
     enum dry_status (*loss)(struct dry_backend *b, const void *x, void *dx);
 
     /* Sums: cleared; the block [parameters + DRY_SUMS] int64 that a communicator may add up in place (memory
-     * of the backend's kind); read back into host memory (the three words only). */
+     * of the backend's kind, all that was asked for done); read back into host memory (the three words only).
+     */
     enum dry_status (*sums_clear)(struct dry_backend *b);
     enum dry_status (*sums_block)(struct dry_backend *b, int64_t **block, size_t *count);
+    /* The same block piece by piece in host memory, for a communicator that adds up there: fetch gives the
+     * words from `first` on, *count of them (0: none are left); store takes the piece back before the next.
+     */
+    enum dry_status (*sums_fetch)(struct dry_backend *b, size_t first, int64_t **host, size_t *count);
+    enum dry_status (*sums_store)(struct dry_backend *b, size_t first, size_t count);
     enum dry_status (*sums_read)(struct dry_backend *b, int64_t words[DRY_SUMS]);
     /* g = sums / (2^DRY_GRAD_BITS tokens), norm in fixed order, clip, AdamW on the masters, copies refreshed.
      * *norm: before clipping. NUMERIC when flags are raised or tokens are 0. */
     enum dry_status (*adamw)(struct dry_backend *b, const struct dry_adamw *o, double *norm);
     /* Gradient sums as float32 (not divided by tokens) into host [parameters]: tests. */
     enum dry_status (*gradient_get)(struct dry_backend *b, float *gradient);
-    /* n activations from and to float32 host arrays, rounded to the backend's type: tests. */
-    enum dry_status (*put)(struct dry_backend *b, const float *host, size_t n, void *to);
-    enum dry_status (*get)(struct dry_backend *b, const void *from, size_t n, float *host);
+    /* Activations [rows, width] from and to dense float32 host arrays, rounded to the backend's type: tests.
+     */
+    enum dry_status (*put)(struct dry_backend *b, const float *host, int64_t rows, int64_t width, void *to);
+    enum dry_status (*get)(struct dry_backend *b, const void *from, int64_t rows, int64_t width, float *host);
     /* Waits until all that was asked for is done; CPU: nothing. */
     enum dry_status (*sync)(struct dry_backend *b);
 };

@@ -97,7 +97,7 @@ static int64_t lowest_adapted(const struct dry_adapter *a, int64_t layers, enum 
     return layers;
 }
 
-/* Elements of a row of each slot; 0: not needed. */
+/* Elements of a row of each slot, without what the backend puts behind it; 0: not needed. */
 static void slot_widths(const struct dry_arch *a, int training, int64_t width[SLOTS])
 {
     int64_t q = dry_proj_out(a, DRY_PROJ_Q), k = dry_proj_out(a, DRY_PROJ_K);
@@ -118,7 +118,7 @@ static enum dry_status lay_out(const struct dry_backend_ops *ops, const struct d
                                const struct dry_adapter *adapter, const struct dry_limits *limits,
                                struct slots *s, enum dry_group *bottom)
 {
-    int64_t width[SLOTS];
+    int64_t width[SLOTS], pad = ops->row_pad(adapter);
     size_t end = 0;
 
     memset(s, 0, sizeof *s);
@@ -127,9 +127,10 @@ static enum dry_status lay_out(const struct dry_backend_ops *ops, const struct d
     slot_widths(arch, limits->training, width);
     for (int i = 0; i < SLOTS; i++) {
         size_t element = i == SLOT_LSE ? sizeof(float) : ops->act_bytes, bytes, all;
+        int64_t pitch = width[i] == 0 || i == SLOT_LSE || i == SLOT_RAW ? width[i] : width[i] + pad;
         size_t count = i < SLOT_SHARED ? (size_t)s->sets : 1;
 
-        if (dry_mul_size((size_t)limits->tokens, (size_t)width[i], &bytes) ||
+        if (dry_mul_size((size_t)limits->tokens, (size_t)pitch, &bytes) ||
             dry_mul_size(bytes, element, &bytes) || dry_add_size(bytes, ALIGNMENT - 1, &bytes))
             goto overflow;
         bytes -= bytes % ALIGNMENT;

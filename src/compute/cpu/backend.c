@@ -209,17 +209,25 @@ static enum dry_status cpu_batch(struct dry_backend *b, const struct dry_batch *
     return DRY_OK;
 }
 
-static enum dry_status cpu_put(struct dry_backend *b, const float *host, size_t n, void *to)
+static int64_t cpu_row_pad(const struct dry_adapter *adapter)
+{
+    (void)adapter;
+    return 0;
+}
+
+static enum dry_status cpu_put(struct dry_backend *b, const float *host, int64_t rows, int64_t width,
+                               void *to)
 {
     (void)b;
-    memcpy(to, host, n * sizeof *host);
+    memcpy(to, host, dry_cpu_bytes(rows, width));
     return DRY_OK;
 }
 
-static enum dry_status cpu_get(struct dry_backend *b, const void *from, size_t n, float *host)
+static enum dry_status cpu_get(struct dry_backend *b, const void *from, int64_t rows, int64_t width,
+                               float *host)
 {
     (void)b;
-    memcpy(host, from, n * sizeof *host);
+    memcpy(host, from, dry_cpu_bytes(rows, width));
     return DRY_OK;
 }
 
@@ -232,6 +240,7 @@ static enum dry_status cpu_sync(struct dry_backend *b)
 const struct dry_backend_ops dry_cpu_ops = {
     .name = "cpu",
     .act_bytes = sizeof(float),
+    .row_pad = cpu_row_pad,
     .create = cpu_create,
     .destroy = cpu_destroy,
     .describe = cpu_describe,
@@ -254,6 +263,8 @@ const struct dry_backend_ops dry_cpu_ops = {
     .loss = dry_cpu_loss,
     .sums_clear = dry_cpu_sums_clear,
     .sums_block = dry_cpu_sums_block,
+    .sums_fetch = dry_cpu_sums_fetch,
+    .sums_store = dry_cpu_sums_store,
     .sums_read = dry_cpu_sums_read,
     .adamw = dry_cpu_adamw,
     .gradient_get = dry_cpu_gradient_get,

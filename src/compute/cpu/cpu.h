@@ -149,6 +149,8 @@ enum dry_status dry_cpu_swiglu_backward(struct dry_backend *b, const void *gate_
 enum dry_status dry_cpu_loss(struct dry_backend *b, const void *x, void *dx);
 enum dry_status dry_cpu_sums_clear(struct dry_backend *b);
 enum dry_status dry_cpu_sums_block(struct dry_backend *b, int64_t **block, size_t *count);
+enum dry_status dry_cpu_sums_fetch(struct dry_backend *b, size_t first, int64_t **host, size_t *count);
+enum dry_status dry_cpu_sums_store(struct dry_backend *b, size_t first, size_t count);
 enum dry_status dry_cpu_sums_read(struct dry_backend *b, int64_t words[DRY_SUMS]);
 enum dry_status dry_cpu_adamw(struct dry_backend *b, const struct dry_adamw *o, double *norm);
 enum dry_status dry_cpu_gradient_get(struct dry_backend *b, float *gradient);

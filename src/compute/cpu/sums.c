@@ -61,6 +61,23 @@ enum dry_status dry_cpu_sums_block(struct dry_backend *b, int64_t **block, size_
     return DRY_OK;
 }
 
+enum dry_status dry_cpu_sums_fetch(struct dry_backend *b, size_t first, int64_t **host, size_t *count)
+{
+    struct dry_cpu *cpu = dry_cpu_of(b);
+
+    *host = cpu->sums + first;
+    *count = (size_t)cpu->gradients + DRY_SUMS - first;
+    return DRY_OK;
+}
+
+enum dry_status dry_cpu_sums_store(struct dry_backend *b, size_t first, size_t count)
+{
+    (void)b;
+    (void)first;
+    (void)count;
+    return DRY_OK;
+}
+
 enum dry_status dry_cpu_sums_read(struct dry_backend *b, int64_t words[DRY_SUMS])
 {
     memcpy(words, dry_cpu_words(dry_cpu_of(b)), DRY_SUMS * sizeof *words);
