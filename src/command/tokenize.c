@@ -1,6 +1,7 @@
 /*
  * tokenize: JSON lines with a text each to token ids and pieces, one line out for each line in, to check a
- * tokenizer. Owns nothing. Must not know how texts become tokens.
+ * tokenizer; of the text alone, unless the line asks by "post": true for the post-processor's tokens too.
+ * Owns nothing. Must not know how texts become tokens.
  */
 #include "config.h"
 

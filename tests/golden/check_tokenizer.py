@@ -7,7 +7,7 @@ text. --random N adds N made-up texts of random Unicode, which mix all planes, r
 of many scripts, long runs and the texts of added tokens. Each text is encoded with special tokens recognised, without,
 and with the post-processor's tokens.
 
-Without DATA and with --code-points every code point is checked alone, between letters and behind spaces.
+With --code-points every code point is a text alone, between letters, behind spaces, and among combining marks.
 """
 import argparse, json, random, subprocess, sys, tempfile
 
@@ -102,7 +102,7 @@ def ours(command, lines):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--drydock", default="drydock", help="program, or a command that takes the folder at its end")
+    parser.add_argument("--drydock", default="drydock", help="the program")
     parser.add_argument("--random", type=int, default=0)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--code-points", action="store_true")
@@ -113,8 +113,7 @@ def main():
     hf = Tokenizer.from_file(args.folder + "/tokenizer.json")
     hf.no_truncation()
     hf.no_padding()
-    command = args.drydock.split()
-    command = command + [args.folder] if len(command) > 1 else command + ["tokenize", "--base", args.folder]
+    command = [args.drydock, "tokenize", "--base", args.folder]
     texts = tokens = differ = size = 0
     for batch in batches(cases(args, hf), 200000):
         lines, want = [], []
