@@ -7,12 +7,13 @@
 
 #include "command/inspect.h"
 
+#include "command/command.h"
 #include "command/lengths.h"
-#include "command/setup.h"
 
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "model/base.h"
 #include "state/checkpoint_describe.h"
 
 #include <string.h>
@@ -184,48 +185,42 @@ static int choose_paths(const struct dry_call *call, const char *base, const cha
     return count;
 }
 
-/* Collective. --base is opened where it is needed: for the pieces of a record. */
-static enum dry_status open_base(const struct dry_call *call, char **dir, struct dry_tokenizer **t)
+/* --base is found, and its tokenizer read where it is needed: for the pieces of a record. */
+static enum dry_status open_base(const struct dry_config *c, char **dir, struct dry_tokenizer **t)
 {
     enum dry_status s;
 
-    if (!call->config->base)
+    if (!c->base)
         return DRY_OK;
-    if (call->config->record >= 0)
-        return dry_setup_tokenizer(call, dir, t);
-    dry_log_defer(1);
-    s = dry_comm_agree(call->comm, dry_base_locate(call->config->base, dir));
-    dry_log_defer(0);
-    return s;
+    s = dry_base_locate(c->base, dir);
+    return s || c->record < 0 ? s : dry_tokenizer_create(*dir, t);
 }
 
 enum dry_status dry_command_inspect(const struct dry_call *call)
 {
-    struct dry_tokenizer *t = NULL;
+    struct dry_inspect in = {.config = call->config};
     const char *paths[2];
     const char *const *list;
     char *dir = NULL;
     int count;
-    enum dry_status s = open_base(call, &dir, &t);
+    enum dry_status s = open_base(call->config, &dir, &in.tokenizer);
 
     if (s)
-        return s;
-    if (dry_comm_rank(call->comm) == 0) {
-        struct dry_inspect in = {.config = call->config, .base = dir, .tokenizer = t};
-
-        count = choose_paths(call, dir, paths, &list);
-        if (count == 0) {
-            dry_error("inspect needs a path: a model, adapter or run folder, a .safetensors file, a cache or "
-                      "checkpoint "
-                      "(.h5), tokenizer.json or a .cfg file");
-            s = DRY_ERR_USAGE;
-        } else if (call->config->record >= 0 && !t) {
-            dry_error("--record needs --base too: its tokenizer gives the tokens' text");
-            s = DRY_ERR_USAGE;
-        } else
-            s = look_all(&in, list, count);
-    }
-    dry_tokenizer_destroy(t);
+        goto out;
+    in.base = dir;
+    count = choose_paths(call, dir, paths, &list);
+    if (count == 0) {
+        dry_error("inspect needs a path: a model, adapter or run folder, a .safetensors file, a cache or "
+                  "checkpoint "
+                  "(.h5), tokenizer.json or a .cfg file");
+        s = DRY_ERR_USAGE;
+    } else if (call->config->record >= 0 && !in.tokenizer) {
+        dry_error("--record needs --base too: its tokenizer gives the tokens' text");
+        s = DRY_ERR_USAGE;
+    } else
+        s = look_all(&in, list, count);
+out:
+    dry_tokenizer_destroy(in.tokenizer);
     dry_free(dir);
-    return dry_comm_agree(call->comm, s);
+    return s;
 }
