@@ -251,8 +251,12 @@ int main(void)
     configurations();
     values();
     capture_begin();
-    tap_ok(dry_peft_open(scratch_dir, &arch, &a) == DRY_ERR_INPUT &&
+    tap_ok(dry_peft_open(scratch_path("none"), &arch, &a) == DRY_ERR_INPUT &&
                strstr(capture_end(), "an adapter is a folder"),
            "a folder that is no adapter: the message says what one is");
+    capture_begin();
+    tap_ok(dry_peft_open(scratch_dir, &arch, &a) == DRY_ERR_INPUT &&
+               strstr(capture_end(), "is a run's folder"),
+           "a run's folder: the message says where its adapter is");
     return tap_done();
 }
