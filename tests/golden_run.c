@@ -82,6 +82,8 @@ static void compare_order(const struct golden_case *c, int64_t records)
         struct dry_plan_step s;
         same = dry_plan_step(p, step, &s) == DRY_OK &&
                same_records(&s, json_object_get(json_array_get(steps_of(c), (size_t)step - 1), "records"));
+        if (!same)
+            printf("# step %lld has other records\n", (long long)step);
     }
     tap_ok(same, "%s: the same records in each step", c->name);
     dry_plan_destroy(p);
