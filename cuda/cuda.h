@@ -2,12 +2,14 @@
  * The CUDA backend's inside: its struct, its memory, and what its files share.
  * Owns nothing by itself.  Only files of this folder may include it (and the registry: only dry_cuda_ops).
  *
- * Host side in C (one file per concern), kernels in .cu behind extern "C" launchers.  One stream; nothing inside a step
- * waits for it.  Activations are bfloat16 rows of pitch width + pad, pad = the largest sum of ranks of one group, rounded
- * up to 64: the pad columns of a linear's input hold scale x A^T, those of its output gradient scale dy B, so that one
- * product does base and adapter (doc/design.md, section 6; bench/RESULTS.md).  raw and lse are dense.
+ * Host side in C (one file per concern), kernels in .cu behind extern "C" launchers.  One stream; nothing
+ * inside a step waits for it.  Activations are bfloat16 rows of pitch width + pad, pad = the largest sum of
+ * ranks of one group, rounded up to 64: the pad columns of a linear's input hold scale x A^T, those of its
+ * output gradient scale dy B, so that one product does base and adapter (doc/design.md, section 6;
+ * bench/RESULTS.md).  raw and lse are dense.
  *
- * Bits do not depend on time: no float atomics, fixed grids, algorithms chosen by a fixed rule from the shape alone.
+ * Bits do not depend on time: no float atomics, fixed grids, algorithms chosen by a fixed rule from the shape
+ * alone.
  */
 #ifndef DRY_CUDA_CUDA_H
 #define DRY_CUDA_CUDA_H
@@ -23,11 +25,10 @@ extern "C" {
 
 typedef uint16_t dry_bf16; /* bits; kernels cast to __nv_bfloat16 */
 
-extern const struct dry_backend_ops dry_cuda_ops;
-/* Local. GPUs that this build can use; 0 also when there is no driver. */
-int dry_cuda_devices(void);
+enum { DRY_CUDA_NORM_BLOCK = 4096 }; /* gradients whose squares make one partial sum of the norm */
 
-/* A group's weights: rows out + p, pitch in + p (p = pad): [W | B] over [A | .], B block-diagonal over members. */
+/* A group's weights: rows out + p, pitch in + p (p = pad): [W | B] over [A | .], B block-diagonal over
+ * members. */
 struct dry_cuda_layer {
     dry_bf16 *weight[DRY_GROUPS]; /* [out + pad, in + pad] */
     dry_bf16 *bias[DRY_GROUPS];   /* [out] or NULL */
@@ -37,11 +38,11 @@ struct dry_cuda_layer {
 
 /* A member of a group with an adapter, as kernels take it. */
 struct dry_cuda_member {
-    int out_first, out;    /* columns of the group's output */
-    int rank_first, rank;  /* columns of the pad; rank 0: not adapted */
+    int out_first, out;   /* columns of the group's output */
+    int rank_first, rank; /* columns of the pad; rank 0: not adapted */
     float scale;
-    int64_t a, b;          /* offsets in masters and sums, as struct dry_adapter_part */
-    int proj;              /* enum dry_proj, key of dropout */
+    int64_t a, b; /* offsets in masters and sums, as struct dry_adapter_part */
+    int proj;     /* enum dry_proj, key of dropout */
 };
 
 struct dry_cuda_gemm;      /* gemm.c: cuBLASLt handle, workspace, algorithms by shape */
@@ -50,7 +51,7 @@ struct dry_cuda_attention; /* attention_*.c: plans by shape; NULL where the own 
 struct dry_cuda {
     struct dry_backend backend; /* first */
     struct dry_backend_options options;
-    char description[200];
+    char description[480];
     int device, sms;
     cudaStream_t stream;
 
@@ -65,30 +66,36 @@ struct dry_cuda {
     void *weights_block, *state_block, *workspace_block, *arena;
 
     /* weights */
-    struct dry_cuda_layer *layer; /* host array */
+    struct dry_cuda_layer *layer;  /* host array; NULL while only sizes are asked for */
     dry_bf16 *embed, *head, *norm; /* [V, H] dense; head = embed when tied */
 
     /* state, all device: float32 masters and moments; sums [gradients + DRY_SUMS] */
     float *values, *m, *v;
     int64_t *sums;
     int64_t gradients;
-    double *partial; /* norm's partial sums */
+    double *partial; /* [gradients / DRY_CUDA_NORM_BLOCK + 1] norm's partial sums */
 
     /* workspace */
-    struct dry_batch batch;  /* counts are valid on the host; its arrays point to device memory */
-    int32_t *id, *position, *offset, *row, *label, *record_of; /* device; record_of [T]: row's record in the batch, -1: padding */
+    struct dry_batch batch; /* counts are valid on the host; its arrays point to device memory */
+    void *batch_block;      /* the device arrays below, copied at once */
+    size_t batch_bytes;
+    int32_t *id, *position, *offset, *row, *label,
+        *record_of; /* device; record_of [T]: row's record in the batch, -1: padding */
     int64_t *record;
-    uint64_t *row_key;       /* [T] counter of dropout */
-    void *staging;           /* pinned host copy of the batch arrays, two halves used in turn */
-    float *cosine, *sine;    /* [longest, D / 2] device */
-    dry_bf16 *hidden;        /* [chunk, H] gathered, normalised supervised rows */
-    dry_bf16 *logits;        /* [chunk, V]; in place their gradient */
-    dry_bf16 *dhidden;       /* [chunk, H] */
-    float *row_loss;         /* [chunk] */
+    uint64_t *row_key;     /* [T] counter of dropout */
+    void *staging;         /* pinned: two host copies of batch_block used in turn, then a piece of the sums */
+    cudaEvent_t staged[2]; /* the half's copy is done */
+    int half;
+    int64_t *piece;       /* pinned, DRY_CUDA_PIECE words */
+    float *cosine, *sine; /* [longest, D / 2] device */
+    dry_bf16 *hidden;     /* [chunk, H] gathered, normalised supervised rows */
+    dry_bf16 *logits;     /* [chunk, V]; in place their gradient */
+    dry_bf16 *dhidden;    /* [chunk, H] */
+    float *row_loss;      /* [chunk] */
     int64_t chunk;
-    float *reduce;           /* scratch of two-stage reductions over rows (dA, dB) */
+    float *reduce; /* scratch of two-stage reductions over rows (dA, dB) */
     size_t reduce_bytes;
-    dry_bf16 *dropped;       /* [T, in] dropout(x), only with dropout */
+    dry_bf16 *dropped; /* [T, in] dropout(x), only with dropout */
     void *attention_workspace;
     size_t attention_bytes;
     void *gemm_workspace;
@@ -107,40 +114,56 @@ static inline int64_t dry_cuda_pitch(const struct dry_cuda *c, int64_t width)
     return width + c->pad;
 }
 
-/* check.c. Local. OK for cudaSuccess; else one error line with the call's name and the device, DEVICE (MEMORY when out of
- * memory). The loop adds rank, stage and step. */
+/* check.c. Local. OK for cudaSuccess; else one error line with the call's name and the device, DEVICE (MEMORY
+ * when out of memory). The loop adds rank, stage and step. */
 enum dry_status dry_cuda_check(const struct dry_cuda *c, cudaError_t e, const char *call);
 enum dry_status dry_cuda_check_blas(const struct dry_cuda *c, cublasStatus_t e, const char *call);
 
-/* memory.c. Sizes all device buffers (base, adapter, limits, pad set in c); with the blocks set it also points into them. */
+/* memory.c. Sizes all device buffers (base, adapter, limits, pad set in c); with the blocks set it also
+ * points into them. */
 enum dry_status dry_cuda_layout(struct dry_cuda *c, size_t *weights, size_t *state, size_t *workspace);
-/* weights.c. The base's tensors to bfloat16 in place on the device, through pinned staging, several host threads. */
+/* memory.c. Device memory that is zero; NULL: said what it was for. */
+void *dry_cuda_alloc(struct dry_cuda *c, size_t bytes, const char *what);
+/* weights.c. The base's tensors to bfloat16 in place on the device, through pinned staging, several host
+ * threads. */
 enum dry_status dry_cuda_fill_weights(struct dry_cuda *c);
+/* groups.c. The pad of an adapter's buffers: elements behind every row. */
+int64_t dry_cuda_row_pad(const struct dry_adapter *adapter);
 /* groups.c. Members of a layer's group; returns how many; *ranks = columns of the pad in use. */
-int dry_cuda_members(const struct dry_cuda *c, int64_t layer, enum dry_group g, struct dry_cuda_member member[3], int *ranks);
+int dry_cuda_members(const struct dry_cuda *c, int64_t layer, enum dry_group g,
+                     struct dry_cuda_member member[3], int *ranks);
 
-/* gemm.c. Row-major bf16 with float32 sums: C [m, n] (pitch ldc) = A [m, k] (lda) op(B) + beta C0 (ldc0 pitch, may be C)
- * (+ bias [n] when not NULL); op(B) = B^T of B [n, k] (transpose_b) or B [k, n]. One algorithm per shape, never split-K. */
+/* gemm.c. Row-major bf16 with float32 sums: C [m, n] (pitch ldc) = A [m, k] (lda) op(B) + beta C0 (ldc0
+ * pitch, may be C)
+ * (+ bias [n] when not NULL); op(B) = B^T of B [n, k] (transpose_b) or B [k, n]. One algorithm per shape,
+ * never split-K. */
 enum dry_status dry_cuda_gemm_create(struct dry_cuda *c);
 void dry_cuda_gemm_destroy(struct dry_cuda *c);
-enum dry_status dry_cuda_gemm(struct dry_cuda *c, int transpose_b, int64_t m, int64_t n, int64_t k, const dry_bf16 *a,
-                              int64_t lda, const dry_bf16 *b, int64_t ldb, float beta, const dry_bf16 *c0, int64_t ldc0,
-                              const dry_bf16 *bias, dry_bf16 *out, int64_t ldc);
+enum dry_status dry_cuda_gemm(struct dry_cuda *c, int transpose_b, int64_t m, int64_t n, int64_t k,
+                              const dry_bf16 *a, int64_t lda, const dry_bf16 *b, int64_t ldb, float beta,
+                              const dry_bf16 *c0, int64_t ldc0, const dry_bf16 *bias, dry_bf16 *out,
+                              int64_t ldc);
+
+enum { DRY_CUDA_PIECE = 1 << 21 }; /* words of the sums that go over the host at once */
 
 /* The operations, as in compute/backend.h: elementwise.c, linear.c, attention.c, loss.c, optimizer.c */
 enum dry_status dry_cuda_embed(struct dry_backend *b, void *y);
-enum dry_status dry_cuda_norm_forward(struct dry_backend *b, int64_t layer, enum dry_norm n, const void *x, void *y);
+enum dry_status dry_cuda_norm_forward(struct dry_backend *b, int64_t layer, enum dry_norm n, const void *x,
+                                      void *y);
 enum dry_status dry_cuda_norm_backward(struct dry_backend *b, int64_t layer, enum dry_norm n, const void *x,
                                        const void *dy, void *dx);
 enum dry_status dry_cuda_linear_forward(struct dry_backend *b, int64_t layer, enum dry_group g, const void *x,
                                         const void *residual, void *y);
-enum dry_status dry_cuda_linear_backward(struct dry_backend *b, int64_t layer, enum dry_group g, const void *x,
-                                         const void *dy, void *dx);
-enum dry_status dry_cuda_attention_forward(struct dry_backend *b, int64_t layer, void *qkv, void *raw, void *o, float *lse);
-enum dry_status dry_cuda_attention_backward(struct dry_backend *b, int64_t layer, const void *qkv, const void *raw,
-                                            const void *o, const float *lse, const void *d_o, void *dqkv);
+enum dry_status dry_cuda_linear_backward(struct dry_backend *b, int64_t layer, enum dry_group g,
+                                         const void *x, const void *dy, void *dx);
+enum dry_status dry_cuda_attention_forward(struct dry_backend *b, int64_t layer, void *qkv, void *raw,
+                                           void *o, float *lse);
+enum dry_status dry_cuda_attention_backward(struct dry_backend *b, int64_t layer, const void *qkv,
+                                            const void *raw, const void *o, const float *lse, const void *d_o,
+                                            void *dqkv);
 enum dry_status dry_cuda_swiglu_forward(struct dry_backend *b, const void *gate_up, void *y);
-enum dry_status dry_cuda_swiglu_backward(struct dry_backend *b, const void *gate_up, const void *dy, void *d_gate_up);
+enum dry_status dry_cuda_swiglu_backward(struct dry_backend *b, const void *gate_up, const void *dy,
+                                         void *d_gate_up);
 enum dry_status dry_cuda_loss(struct dry_backend *b, const void *x, void *dx);
 enum dry_status dry_cuda_adamw(struct dry_backend *b, const struct dry_adamw *o, double *norm);
 /* linear.c. bf16 copies of A and B inside the weights from the masters, all adapters in one launch. */

@@ -344,10 +344,11 @@ static void checks(void)
 {
     CHECK(DRY_CMD_FINETUNE, "needs --base DIR|NAME, --output DIR", "--data", "d");
     CHECK(DRY_CMD_PREPARE, "--cache DIR or --output DIR", "--base", "b", "--data", "d");
-    CHECK(DRY_CMD_FINETUNE, "not a list of different GPU numbers", GIVEN, "--devices", "0,0");
-    CHECK(DRY_CMD_FINETUNE, "not a list of different GPU numbers", GIVEN, "--devices", "0, 1");
-    CHECK(DRY_CMD_FINETUNE, "not a list of different GPU numbers", GIVEN, "--devices", "cuda:0");
-    CHECK(DRY_CMD_FINETUNE, "not a list of different GPU numbers", GIVEN, "--devices", "-1");
+    CHECK(DRY_CMD_FINETUNE, "not a list of GPU numbers", GIVEN, "--devices", "0, 1");
+    CHECK(DRY_CMD_FINETUNE, "not a list of GPU numbers", GIVEN, "--devices", "cuda:0");
+    CHECK(DRY_CMD_FINETUNE, "not a list of GPU numbers", GIVEN, "--devices", "-1");
+    CHECK(DRY_CMD_FINETUNE, "--communicator is nccl, which adds up in GPU memory", GIVEN, "--backend", "cpu",
+          "--communicator", "nccl");
     CHECK(DRY_CMD_FINETUNE, "--devices is cpu and --backend is cuda", GIVEN, "--devices", "cpu", "--backend",
           "cuda");
     CHECK(DRY_CMD_FINETUNE, "name the same field", GIVEN, "--prompt-field", "completion");

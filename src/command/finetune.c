@@ -217,6 +217,8 @@ static enum dry_status set_up_engine(struct dry_finetune *f)
         status = dry_setup_engine(f->call, f->base, f->adapter, &limits, (uint64_t)f->contract.seed,
                                   &f->backend, &f->engine, &f->layout);
     if (!status)
+        status = dry_setup_device_comm(f->call, f->backend->ops, &f->device_comm);
+    if (!status)
         status = dry_comm_agree(f->comm, f->backend->ops->state_set(f->backend, f->values, f->m, f->v));
     return status;
 }
@@ -391,6 +393,7 @@ static enum dry_status run(struct dry_finetune *f)
         return status;
     l = (struct dry_loop){
         .comm = f->comm,
+        .device_comm = f->device_comm,
         .engine = f->engine,
         .contract = &f->contract,
         .plan = f->plan,
@@ -424,6 +427,8 @@ static void release(struct dry_finetune *f, enum dry_status status)
     dry_progress_destroy(f->progress);
     if (f->run) /* the error is logged; a manifest that cannot be written adds nothing to it */
         (void)dry_run_finish(f->run, status, &f->stages, NULL);
+    if (f->device_comm)
+        f->device_comm->ops->destroy(f->device_comm);
     dry_engine_destroy(f->engine);
     if (f->backend)
         f->backend->ops->destroy(f->backend);

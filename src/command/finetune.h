@@ -32,6 +32,7 @@ struct dry_finetune {
     struct dry_layout layout;
     struct dry_backend *backend;
     struct dry_engine *engine;
+    struct dry_device_comm *device_comm; /* NULL: sums go over the host */
     /* where it begins */
     int resumed; /* values, m, v and this are a checkpoint's: */
     struct dry_checkpoint state;

@@ -7,6 +7,7 @@
 
 #include "command/plan_report.h"
 
+#include "command/setup.h"
 #include "compute/backend.h"
 #include "data/shares.h"
 #include "train/engine.h"
@@ -38,7 +39,7 @@ struct dry_plan_report {
     int shares;
     struct cut cut[CUTS];
     int cuts;
-    int64_t room; /* bytes left on this host, -1: unknown */
+    int64_t room; /* bytes left on this host or its GPU, -1: unknown */
     int64_t checkpoints;
     double flops; /* of a mean step */
 };
@@ -196,8 +197,9 @@ enum dry_status dry_plan_report_create(const struct dry_plan_subject *s, struct 
         return DRY_ERR_MEMORY;
     r->s = *s;
     r->checkpoints = interval ? (steps - 1) / interval + 1 : 1;
-    r->room = dry_room_host();
-    st = dry_backend_find(s->config->backend, &r->ops);
+    st = dry_setup_backend(s->config, &r->ops);
+    if (!st)
+        st = dry_setup_room(s->config, r->ops, &r->room);
     if (!st)
         st = dry_plan_bounds(s->plan, &r->bounds);
     if (!st && s->validation_plan) {
@@ -343,8 +345,9 @@ static void print_memory(FILE *out, const struct dry_plan_report *r)
     fprintf(out, "  %-32s %16zu\n", "arena", r->layout.arena);
     fprintf(out, "  %-32s %16zu  (%s)\n", "total", r->layout.total,
             bytes_text((double)r->layout.total, text));
-    if (r->room >= 0 && strcmp(r->ops->name, "cpu") == 0)
-        fprintf(out, "  %-32s %16" PRId64 "  (%s)\n", "left on this host, all ranks", r->room,
+    if (r->room >= 0)
+        fprintf(out, "  %-32s %16" PRId64 "  (%s)\n",
+                r->ops->devices ? "left on this host's first GPU" : "left on this host, all ranks", r->room,
                 bytes_text((double)r->room, text));
 }
 

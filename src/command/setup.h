@@ -11,6 +11,7 @@
 #include "data/plan.h"
 #include "model/adapter.h"
 #include "model/base.h"
+#include "parallel/device.h"
 #include "train/engine.h"
 
 /* setup_data.c */
@@ -55,8 +56,19 @@ enum dry_status dry_setup_early(const struct dry_call *call);
 
 /* setup_engine.c */
 
+/* Local. The backend that the options name. USAGE. */
+enum dry_status dry_setup_backend(const struct dry_config *c, const struct dry_backend_ops **ops);
+/* Local. Bytes that can still be taken where the backend computes: on the host, all its ranks together; on the first
+ * device that the options name or the host has. -1: not known, such as for a host without a device. */
+enum dry_status dry_setup_room(const struct dry_config *c, const struct dry_backend_ops *ops, int64_t *room);
+/* Collective. What adds up gradients from device to device, as --communicator says: NULL with one rank, over MPI, and
+ * where ranks share a device. USAGE, COMM. */
+enum dry_status dry_setup_device_comm(const struct dry_call *call, const struct dry_backend_ops *ops,
+                                      struct dry_device_comm **d);
+
 /* Collective. The backend that the options name and the engine on it. Before memory is taken, what all ranks of a host
- * need is compared with what the host has left; if it does not fit, the message names what would. On failure *backend and
+ * need is compared with what the host, or each rank with what its device, has left; if it does not fit, the message names
+ * what would. Two ranks on one device are refused unless --devices names it twice. On failure *backend and
  * *engine may be set and are still to be destroyed (engine first). USAGE, MEMORY, DEVICE. */
 enum dry_status dry_setup_engine(const struct dry_call *call, const struct dry_base *base,
                                  const struct dry_adapter *adapter, const struct dry_limits *limits, uint64_t seed,

@@ -11,6 +11,9 @@
 #include "compute/cpu/cpu.h"
 
 #include <string.h>
+#ifdef DRY_HAVE_CUDA
+#include "cuda/entry.h"
+#endif
 
 static int always(void)
 {
@@ -22,6 +25,9 @@ static const struct {
     const struct dry_backend_ops *ops;
     int (*found)(void);
 } backends[] = {
+#ifdef DRY_HAVE_CUDA
+    {&dry_cuda_ops, dry_cuda_usable},
+#endif
     {&dry_cpu_ops, always},
 };
 enum { BACKENDS = sizeof backends / sizeof backends[0] };
@@ -48,7 +54,11 @@ enum dry_status dry_backend_find(const char *name, const struct dry_backend_ops 
 
 const char *const *dry_backend_names(void)
 {
-    static const char *const names[] = {"cpu", NULL};
+    static const char *const names[] = {
+#ifdef DRY_HAVE_CUDA
+        "cuda",
+#endif
+        "cpu", NULL};
 
     _Static_assert(sizeof names / sizeof names[0] == BACKENDS + 1, "a name per backend");
     return names;

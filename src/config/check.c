@@ -17,7 +17,6 @@ enum { MOST_DEVICES = 1024 };
 
 int dry_config_devices(const struct dry_config *c, int *list, int room)
 {
-    unsigned char seen[MOST_DEVICES] = {0};
     const char *s = c->devices;
     int count = 0;
 
@@ -30,9 +29,8 @@ int dry_config_devices(const struct dry_config *c, int *list, int room)
             return -1;
         errno = 0;
         n = strtol(s, &end, 10);
-        if (errno || n >= MOST_DEVICES || seen[n] || (*end && *end != ','))
+        if (errno || n >= MOST_DEVICES || (*end && *end != ','))
             return -1;
-        seen[n] = 1;
         if (list && count < room)
             list[count] = (int)n;
         count++;
@@ -66,8 +64,15 @@ static enum dry_status check_needs(const struct dry_config *c, unsigned command)
 static enum dry_status check_devices(const struct dry_config *c)
 {
     if (dry_config_devices(c, NULL, 0) < 0) {
-        dry_error("%s: \"%s\" is not a list of different GPU numbers such as 0,1,2, nor cpu",
+        dry_error("%s: \"%s\" is not a list of GPU numbers such as 0,1,2, nor cpu",
                   dry_config_place(c, "devices"), c->devices);
+        return DRY_ERR_USAGE;
+    }
+    if (strcmp(c->communicator, "nccl") == 0 &&
+        (strcmp(c->backend, "cpu") == 0 || (c->devices && strcmp(c->devices, "cpu") == 0))) {
+        dry_error("%s is nccl, which adds up in GPU memory, and there is no GPU in this run; leave it out or "
+                  "give mpi",
+                  dry_config_place(c, "communicator"));
         return DRY_ERR_USAGE;
     }
     if (c->devices && strcmp(c->devices, "cpu") == 0 && strcmp(c->backend, "cuda") == 0) {

@@ -88,7 +88,7 @@ struct dry_config {
     double warmup_ratio;
     const char *accept_batch_change; /* NULL | keep | linear | sqrt */
     /* running */
-    const char *devices, *backend;
+    const char *devices, *backend, *communicator;
     int64_t checkpoint_interval, keep_checkpoints, validation_interval, log_interval;
     const char *resume;  /* auto | never | a step number | a file */
     int64_t shard_bytes; /* merge: largest safetensors file */
@@ -133,8 +133,9 @@ enum dry_status dry_config_check(const struct dry_config *c, unsigned command);
  * line. USAGE. */
 enum dry_status dry_config_check_ranks(const struct dry_config *c, unsigned command, int ranks);
 
-/* Local. GPUs named by --devices: their number, 0 when it names none (not given, or "cpu"); list [room] may
- * be NULL. -1: not a list of different whole numbers (dry_config_check has refused it). */
+/* Local. GPUs named by --devices, a number twice for two ranks on one: how many, 0 when it names none (not
+ * given, or "cpu"); list [room] may be NULL. -1: not a list of whole numbers (dry_config_check has refused
+ * it). */
 int dry_config_devices(const struct dry_config *c, int *list, int room);
 /* Local. Walks a MAP's text "key=value,key=value": 1 and the next pair, 0 at the end, -1 when it is no such
  * list. *at starts as the text. A key may hold '=' (the last one counts) and, in brackets of any kind or

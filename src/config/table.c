@@ -153,9 +153,13 @@ static const struct dry_option table[] = {
 #undef GROUP
 #define GROUP .group = "Running"
     {TEXT("devices", devices, "N,...|cpu"), GROUP, .example = "0,1,2", .scope = DRY_SCOPE_RUN, .commands = TRAINS | E,
-     .notes = DRY_NOTE_LIST, .text = "GPUs of a node, one rank each, or cpu (default: one GPU for each rank of a node)."},
+     .notes = DRY_NOTE_LIST, .text = "GPUs of a node, one rank each (a number twice: two ranks share it), or cpu (default: a GPU for each rank of a node)."},
     {CHOICE("backend", backend, "auto|cpu|cuda"), GROUP, .otherwise = "auto", .scope = DRY_SCOPE_RUN,
      .commands = TRAINS | E, .text = "What computes; auto: the GPU where there is one."},
+    {CHOICE("communicator", communicator, "auto|mpi|nccl"), GROUP, .otherwise = "auto", .scope = DRY_SCOPE_RUN,
+     .commands = TRAINS,
+     .text = "How ranks add up their gradients, to the same bits: over MPI, or from GPU to GPU by NCCL; auto: NCCL where each "
+             "rank has a GPU of its own."},
     {WHOLE("checkpoint-interval", checkpoint_interval, 0, 1e9), GROUP, .otherwise = "500", .scope = DRY_SCOPE_RUN,
      .commands = TRAINS, .text = "Steps between checkpoints; 0: only at the end."},
     {WHOLE("keep-checkpoints", keep_checkpoints, 0, 1e6), GROUP, .otherwise = "3", .scope = DRY_SCOPE_RUN,

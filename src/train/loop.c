@@ -82,24 +82,45 @@ static enum dry_status compute_share(struct run *r, const struct dry_plan_step *
     return status;
 }
 
+/* The sums of all ranks in place: from device to device, or piece by piece through host memory. */
+static enum dry_status sum_over_ranks(struct run *r)
+{
+    const struct dry_backend_ops *ops = r->backend->ops;
+    struct dry_device_comm *direct = r->l->device_comm;
+    int64_t *block = NULL;
+    size_t count = 0, first = 0;
+    enum dry_status status;
+
+    if (direct) {
+        status = ops->sums_block(r->backend, &block, &count);
+        return status ? status : direct->ops->sum_i64(direct, block, count);
+    }
+    for (;;) {
+        status = ops->sums_fetch(r->backend, first, &block, &count);
+        if (status || count == 0)
+            return status;
+        status = dry_comm_sum_i64(r->l->comm, block, count);
+        if (!status)
+            status = ops->sums_store(r->backend, first, count);
+        if (status)
+            return status;
+        first += count;
+    }
+}
+
 /* Sums of all ranks in place, then the three words. */
 static enum dry_status reduce(struct run *r, int64_t words[DRY_SUMS])
 {
     const struct dry_backend_ops *ops = r->backend->ops;
     enum dry_status status = DRY_OK;
-    int64_t *block = NULL;
-    size_t count = 0;
 
     enter(r, DRY_STAGE_WAIT);
     status = ops->sync(r->backend);
     if (!status)
         status = agree_stop(r);
     enter(r, DRY_STAGE_REDUCE);
-    if (!status && r->ranks > 1) {
-        status = ops->sums_block(r->backend, &block, &count);
-        if (!status)
-            status = dry_comm_sum_i64(r->l->comm, block, count);
-    }
+    if (!status && r->ranks > 1)
+        status = sum_over_ranks(r);
     if (!status)
         status = ops->sums_read(r->backend, words);
     return status;

@@ -9,7 +9,7 @@
 #include "config/contract.h"
 #include "data/batch.h"
 #include "data/plan.h"
-#include "parallel/comm.h"
+#include "parallel/device.h"
 #include "train/engine.h"
 #include "train/schedule.h"
 #include "train/stages.h"
@@ -49,6 +49,7 @@ struct dry_loop_hooks {
 
 struct dry_loop {
     struct dry_comm *comm;
+    struct dry_device_comm *device_comm; /* adds up gradients where they lie; NULL: over the host */
     struct dry_engine *engine;
     const struct dry_contract *contract;
     struct dry_plan *plan;

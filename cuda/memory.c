@@ -1,0 +1,197 @@
+/*
+ * The CUDA backend's memory: one function lays out weights, state and workspace, for sizes and for pointers
+ * alike. Owns nothing; the blocks belong to backend.c.  Must not know of operations beyond their buffers.
+ */
+#include "config.h"
+
+#include "cuda/cuda.h"
+
+#include "base/log.h"
+#include "base/memory.h"
+
+enum {
+    ALIGNMENT = 256,
+    LOGITS_BYTES = 256 << 20, /* of one chunk of the loss head */
+    CHUNK_MULTIPLE = 128,     /* its rows: whole tiles of a product */
+    CHUNK_ROWS = 4096,        /* and at most so many */
+    GEMM_BYTES = 64 << 20     /* of cuBLASLt's workspace */
+};
+
+/* Hands out pieces of a block; base NULL: only counts. */
+struct carve {
+    char *base;
+    size_t used;
+    int overflow;
+};
+
+static void *carve(struct carve *c, int64_t rows, int64_t columns, size_t size)
+{
+    size_t count, bytes, next;
+    char *p = c->base ? c->base + c->used : NULL;
+
+    if (dry_mul_size((size_t)rows, (size_t)columns, &count) || dry_mul_size(count, size, &bytes) ||
+        dry_add_size(bytes, ALIGNMENT - 1, &bytes) ||
+        dry_add_size(c->used, bytes - bytes % ALIGNMENT, &next)) {
+        c->overflow = 1;
+        return NULL;
+    }
+    c->used = next;
+    return p;
+}
+
+static dry_bf16 *halves(struct carve *c, int64_t rows, int64_t columns)
+{
+    return carve(c, rows, columns, sizeof(dry_bf16));
+}
+
+static float *floats(struct carve *c, int64_t rows, int64_t columns)
+{
+    return carve(c, rows, columns, sizeof(float));
+}
+
+static int group_has_bias(const struct dry_base_layer *from, enum dry_group g)
+{
+    enum dry_proj member[3];
+    int members = dry_group_members(g, member);
+
+    for (int i = 0; i < members; i++)
+        if (from->bias[member[i]])
+            return 1;
+    return 0;
+}
+
+static void weights_layout(struct dry_cuda *c, struct carve *k)
+{
+    const struct dry_arch *a = c->arch;
+
+    c->embed = halves(k, a->vocab, a->hidden);
+    c->head = c->base->head == c->base->embed ? c->embed : halves(k, a->vocab, a->hidden);
+    c->norm = halves(k, 1, a->hidden);
+    for (int64_t l = 0; l < a->layers; l++) {
+        const struct dry_base_layer *from = &c->base->layer[l];
+        struct dry_cuda_layer to = {.q_norm = NULL};
+        for (enum dry_group g = 0; g < DRY_GROUPS; g++) {
+            to.weight[g] = halves(k, dry_group_out(a, g) + c->pad, dry_group_in(a, g) + c->pad);
+            to.bias[g] = group_has_bias(from, g) ? halves(k, 1, dry_group_out(a, g)) : NULL;
+        }
+        to.norm[DRY_NORM_INPUT] = halves(k, 1, a->hidden);
+        to.norm[DRY_NORM_POST] = halves(k, 1, a->hidden);
+        if (a->qk_norm) {
+            to.q_norm = halves(k, 1, a->head_dim);
+            to.k_norm = halves(k, 1, a->head_dim);
+        }
+        if (c->layer)
+            c->layer[l] = to;
+    }
+}
+
+static void state_layout(struct dry_cuda *c, struct carve *k)
+{
+    int64_t parameters = c->adapter ? c->adapter->parameters : 0;
+
+    c->gradients = c->limits.training ? parameters : 0;
+    c->values = floats(k, 1, parameters);
+    c->m = floats(k, 1, c->gradients);
+    c->v = floats(k, 1, c->gradients);
+    c->sums = carve(k, 1, c->gradients + DRY_SUMS, sizeof *c->sums);
+}
+
+static int64_t chunk_rows(const struct dry_cuda *c)
+{
+    int64_t rows = LOGITS_BYTES / ((int64_t)sizeof(dry_bf16) * c->arch->vocab);
+
+    if (rows > CHUNK_MULTIPLE)
+        rows -= rows % CHUNK_MULTIPLE;
+    if (rows > CHUNK_ROWS)
+        rows = CHUNK_ROWS;
+    if (rows > c->limits.rows)
+        rows = c->limits.rows;
+    return rows > 1 ? rows : 1;
+}
+
+/* What a micro-batch is copied into, at once. */
+static void batch_layout(struct dry_cuda *c, struct carve *k)
+{
+    const struct dry_limits *l = &c->limits;
+    size_t first = k->used;
+
+    c->batch_block = k->base ? k->base + k->used : NULL;
+    c->id = carve(k, l->tokens, 1, sizeof *c->id);
+    c->position = carve(k, l->tokens, 1, sizeof *c->position);
+    c->record_of = carve(k, l->tokens, 1, sizeof *c->record_of);
+    c->row_key = carve(k, l->tokens, 1, sizeof *c->row_key);
+    c->offset = carve(k, l->records + 1, 1, sizeof *c->offset);
+    c->record = carve(k, l->records, 1, sizeof *c->record);
+    c->row = carve(k, l->rows, 1, sizeof *c->row);
+    c->label = carve(k, l->rows, 1, sizeof *c->label);
+    c->batch_bytes = k->used - first;
+}
+
+static void workspace_layout(struct dry_cuda *c, struct carve *k)
+{
+    const struct dry_arch *a = c->arch;
+    const struct dry_limits *l = &c->limits;
+    int64_t half = a->head_dim / 2, widest = a->hidden > a->ffn ? a->hidden : a->ffn;
+    int64_t q = a->heads * a->head_dim;
+    int drops = l->training && c->adapter && c->adapter->dropout > 0;
+
+    widest = q > widest ? q : widest;
+    batch_layout(c, k);
+    c->cosine = floats(k, l->longest, half);
+    c->sine = floats(k, l->longest, half);
+    c->chunk = chunk_rows(c);
+    c->hidden = halves(k, c->chunk, a->hidden);
+    c->dhidden = halves(k, l->training ? c->chunk : 0, a->hidden);
+    c->logits = halves(k, c->chunk, a->vocab);
+    c->row_loss = floats(k, c->chunk, 1);
+    c->partial = carve(k, c->gradients / DRY_CUDA_NORM_BLOCK + 1, 1, sizeof *c->partial);
+    c->reduce_bytes = dry_cuda_reduce_bytes(c);
+    c->reduce = carve(k, 1, (int64_t)c->reduce_bytes, 1);
+    c->dropped = halves(k, drops ? l->tokens : 0, widest + c->pad);
+    c->attention_bytes = dry_cuda_attention_bytes(c);
+    c->attention_workspace = carve(k, 1, (int64_t)c->attention_bytes, 1);
+    c->gemm_bytes = GEMM_BYTES;
+    c->gemm_workspace = carve(k, 1, (int64_t)c->gemm_bytes, 1);
+}
+
+enum dry_status dry_cuda_layout(struct dry_cuda *c, size_t *weights, size_t *state, size_t *workspace)
+{
+    struct carve w = {.base = c->weights_block}, s = {.base = c->state_block},
+                 k = {.base = c->workspace_block};
+
+    weights_layout(c, &w);
+    state_layout(c, &s);
+    workspace_layout(c, &k);
+    if (w.overflow || s.overflow || k.overflow) {
+        dry_error("%s: the model and micro-batch need more memory than can be addressed; use a smaller "
+                  "--micro-batch-tokens",
+                  c->base->dir);
+        return DRY_ERR_MEMORY;
+    }
+    *weights = w.used;
+    *state = s.used;
+    *workspace = k.used;
+    return DRY_OK;
+}
+
+void *dry_cuda_alloc(struct dry_cuda *c, size_t bytes, const char *what)
+{
+    void *p = NULL;
+    cudaError_t e = cudaMalloc(&p, bytes);
+
+    if (e == cudaErrorMemoryAllocation) {
+        dry_error("GPU %d: no room for %s, %zu bytes; another program may hold some of its memory, or use a "
+                  "smaller "
+                  "--micro-batch-tokens",
+                  c->device, what, bytes);
+        (void)cudaGetLastError();
+        return NULL;
+    }
+    if (dry_cuda_check(c, e, "cudaMalloc"))
+        return NULL;
+    if (dry_cuda_check(c, cudaMemsetAsync(p, 0, bytes, c->stream), "cudaMemsetAsync")) {
+        (void)cudaFree(p);
+        return NULL;
+    }
+    return p;
+}
