@@ -1,0 +1,581 @@
+/*
+ * The adapters' thin products on the matrix units, dropout on their input, and the copies of A and B.
+ * Owns nothing.  Must not know of layers or groups: linear.c makes the jobs.
+ *
+ * One kernel does all three kinds.  A block takes one column slice of Z and one run of rows, and goes down it in steps of
+ * 32 rows that arrive through a ring in shared memory; each element of Z is read from memory once.  Its part of the other
+ * matrix (A or B) lies in shared memory, or in registers when it is small.  A step's product with it is a partial sum over
+ * the slice's columns and goes out as float32; the gradient Z^T V stays in registers until the last row and goes to the
+ * exact sums by integer atomics, whose order does not matter.  Runs depend on the shape alone, so bits do too.
+ *
+ *   bytes       2 T W of Z; partials 8 T width W / slice (written, then read by finish); gradients 8 W rank T / run
+ *   operations  2 T W width for each of the two products
+ */
+#include "cuda/skinny.h"
+
+#include <cuda_bf16.h>
+
+enum { THREADS = 256, WARPS = THREADS / 32, ROWS = DRY_SKINNY_ROWS, UNIT = DRY_SKINNY_UNIT, QUARTERS = 4 };
+
+/* Sizes of a kernel. Rows in shared memory are 16 bytes longer, so that the eight rows of an ldmatrix hit all banks. */
+template <dry_skinny KIND, int UNITS, int COLUMNS> struct sizes {
+    static constexpr bool product = KIND != DRY_SKINNY_DA, gradient = KIND != DRY_SKINNY_XA;
+    static constexpr int units = UNITS, columns = COLUMNS, width = UNITS * UNIT;
+    static constexpr int stages = COLUMNS > 256 ? (UNITS > 2 ? 3 : 4) : (UNITS > 2 && product ? 2 : 3);
+    static constexpr int z_pitch = COLUMNS + 8, v_pitch = width + 8;
+    static constexpr int m_pitch = KIND == DRY_SKINNY_XA ? z_pitch : v_pitch; /* A [width, columns], B [columns, width] */
+    static constexpr int z = ROWS * z_pitch, v = gradient ? ROWS * v_pitch : 0;
+    static constexpr int m = !product ? 0 : KIND == DRY_SKINNY_XA ? width * z_pitch : COLUMNS * v_pitch;
+    static constexpr int sum_pitch = width + 8, sums = product ? QUARTERS * ROWS * sum_pitch : 0;
+    static constexpr int bytes = (stages * (z + v) + m) * 2 + sums * 4;
+    static constexpr int depth = COLUMNS / QUARTERS / 16;  /* steps of 16 over a warp's columns in the product */
+    static constexpr int tiles = COLUMNS / WARPS / 16;     /* a warp's tiles of 16 columns in the gradient */
+    static constexpr bool keep = product && UNITS * depth <= 16; /* the warp's part of m fits in registers */
+    static constexpr int blocks = COLUMNS > 256 || UNITS > 2 ? 1 : 2;
+};
+
+__device__ __forceinline__ static unsigned shared_address(const void *p)
+{
+    return (unsigned)__cvta_generic_to_shared(p);
+}
+
+/* 16 bytes to shared memory, or zeros. */
+__device__ __forceinline__ static void copy16(__nv_bfloat16 *to, const __nv_bfloat16 *from, bool inside)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from),
+                 "r"(inside ? 16 : 0)
+                 : "memory");
+}
+__device__ __forceinline__ static void copies_commit()
+{
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+template <int LEFT> __device__ __forceinline__ static void copies_wait()
+{
+    asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
+}
+
+__device__ __forceinline__ static void load4(uint32_t r[4], const __nv_bfloat16 *p)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(shared_address(p))
+                 : "memory");
+}
+__device__ __forceinline__ static void load4_transposed(uint32_t r[4], const __nv_bfloat16 *p)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(shared_address(p))
+                 : "memory");
+}
+/* d [16, 8] += a [16, 16] b [16, 8] */
+__device__ __forceinline__ static void multiply(float d[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
+{
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+                 "{%0, %1, %2, %3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+/* Where lane l points ldmatrix.x4 at, for a 16 x 16 tile with its corner at p: the four 8 x 8 matrices one below the other
+ * first (down), or side by side first. */
+__device__ __forceinline__ static const __nv_bfloat16 *tile_down(const __nv_bfloat16 *p, int pitch)
+{
+    int lane = threadIdx.x % 32;
+    return p + (lane % 16) * pitch + lane / 16 * 8;
+}
+__device__ __forceinline__ static const __nv_bfloat16 *tile_across(const __nv_bfloat16 *p, int pitch)
+{
+    int lane = threadIdx.x % 32;
+    return p + (lane % 8 + lane / 16 * 8) * pitch + lane / 8 % 2 * 8;
+}
+
+/* What one block works on. */
+struct slice {
+    int first, columns; /* of Z */
+    int row, end;       /* rows */
+    const dry_skinny_segment *segment;
+};
+
+__device__ __forceinline__ static slice slice_find(const dry_skinny_job &j, int columns)
+{
+    const dry_skinny_segment *s = j.segment;
+    slice w;
+
+    for (int i = 1; i < j.segments; i++)
+        if ((int)blockIdx.x >= j.segment[i].slice_first)
+            s = &j.segment[i];
+    int inside = ((int)blockIdx.x - s->slice_first) * columns;
+    w.segment = s;
+    w.first = s->first + inside;
+    w.columns = min(columns, s->columns - inside);
+    w.row = (int)blockIdx.y * j.chunk;
+    w.end = min(w.row + j.chunk, j.useful);
+    return w;
+}
+
+/* ROWS rows of Z and of V from `row` on; what is outside is zero. */
+template <class K>
+__device__ __forceinline__ static void stage_load(const dry_skinny_job &j, const slice &w, int row, __nv_bfloat16 *z,
+                                                  __nv_bfloat16 *v)
+{
+    constexpr int across = K::columns / 8, pieces = ROWS * across / THREADS, thin = K::width / 8;
+    const __nv_bfloat16 *from = (const __nv_bfloat16 *)j.z;
+
+#pragma unroll
+    for (int i = 0; i < pieces; i++) {
+        int at = i * THREADS + (int)threadIdx.x, r = at / across, k = at % across * 8;
+        bool inside = row + r < w.end && k < w.columns;
+        copy16(z + r * K::z_pitch + k, inside ? from + (row + r) * j.z_pitch + w.first + k : from, inside);
+    }
+    if (K::gradient && (int)threadIdx.x < ROWS * thin) {
+        int r = (int)threadIdx.x / thin, k = (int)threadIdx.x % thin * 8;
+        bool inside = row + r < w.end;
+        const __nv_bfloat16 *thin_from = (const __nv_bfloat16 *)j.v + w.segment->pad_first;
+        copy16(v + r * K::v_pitch + k, inside ? thin_from + (row + r) * j.v_pitch + k : thin_from, inside);
+    }
+}
+
+/* The slice's part of A [width, columns] or B [columns, width]. */
+template <dry_skinny KIND, class K>
+__device__ __forceinline__ static void matrix_load(const dry_skinny_job &j, const slice &w, __nv_bfloat16 *m)
+{
+    constexpr int across = (KIND == DRY_SKINNY_XA ? K::columns : K::width) / 8;
+    constexpr int pieces = K::columns * K::width / 8;
+    const __nv_bfloat16 *from = (const __nv_bfloat16 *)j.m;
+
+    if (KIND == DRY_SKINNY_XA)
+        from += w.segment->pad_first * j.m_pitch + w.first;
+    else
+        from += w.first * j.m_pitch + w.segment->pad_first;
+#pragma unroll 4
+    for (int at = (int)threadIdx.x; at < pieces; at += THREADS) {
+        int r = at / across, k = at % across * 8;
+        bool inside = (KIND == DRY_SKINNY_XA ? k : r) < w.columns;
+        copy16(m + r * K::m_pitch + k, inside ? from + r * j.m_pitch + k : from, inside);
+    }
+}
+
+/* The two column halves (8 wide) of m's 16 x 16 tile at (k, n), as mma's B. */
+template <dry_skinny KIND, class K>
+__device__ __forceinline__ static void matrix_fragment(uint32_t b[4], const __nv_bfloat16 *m, int k, int n)
+{
+    if (KIND == DRY_SKINNY_XA)
+        load4(b, tile_across(m + n * K::m_pitch + k, K::m_pitch));
+    else
+        load4_transposed(b, tile_down(m + k * K::m_pitch + n, K::m_pitch));
+}
+
+/* A warp's share of a step's product: 16 of the 32 rows, a quarter of the columns; to `sums` for adding up. */
+template <dry_skinny KIND, class K>
+__device__ __forceinline__ static void product_step(const __nv_bfloat16 *z, const __nv_bfloat16 *m,
+                                                    const uint32_t (*kept)[4], float *sums)
+{
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32, row = warp % 2 * 16, quarter = warp / 2;
+    float d[2 * K::units][4] = {};
+
+#pragma unroll
+    for (int i = 0; i < K::depth; i++) {
+        int k = (quarter * K::depth + i) * 16;
+        uint32_t a[4], b[4];
+        load4(a, tile_down(z + row * K::z_pitch + k, K::z_pitch));
+#pragma unroll
+        for (int u = 0; u < K::units; u++) {
+            if (!K::keep)
+                matrix_fragment<KIND, K>(b, m, k, u * UNIT);
+            const uint32_t *f = K::keep ? kept[i * K::units + u] : b;
+            multiply(d[2 * u], a, f[0], f[1]);
+            multiply(d[2 * u + 1], a, f[2], f[3]);
+        }
+    }
+    float *to = sums + (quarter * ROWS + row + lane / 4) * K::sum_pitch + lane % 4 * 2;
+#pragma unroll
+    for (int n = 0; n < 2 * K::units; n++) {
+        *(float2 *)(to + n * 8) = make_float2(d[n][0], d[n][1]);
+        *(float2 *)(to + 8 * K::sum_pitch + n * 8) = make_float2(d[n][2], d[n][3]);
+    }
+}
+
+/* The four quarters in order, to the slice's partial product. */
+template <class K>
+__device__ __forceinline__ static void product_store(const dry_skinny_job &j, const slice &w, int row, const float *sums)
+{
+    float *to = j.partial + ((int64_t)blockIdx.x * j.tokens + row) * K::width;
+
+#pragma unroll
+    for (int i = 0; i < K::units; i++) {
+        int at = (i * THREADS + (int)threadIdx.x) * 2, r = at / K::width, n = at % K::width;
+        float2 sum = make_float2(0, 0);
+#pragma unroll
+        for (int q = 0; q < QUARTERS; q++) {
+            float2 part = *(const float2 *)(sums + (q * ROWS + r) * K::sum_pitch + n);
+            sum.x += part.x;
+            sum.y += part.y;
+        }
+        if (row + r < w.end)
+            *(float2 *)(to + at) = sum;
+    }
+}
+
+/* d += Z^T V over the 32 rows; the warp has COLUMNS / 8 columns of Z. */
+template <class K>
+__device__ __forceinline__ static void gradient_step(float (*d)[2 * K::units][4], const __nv_bfloat16 *z,
+                                                     const __nv_bfloat16 *v)
+{
+    int first = (int)(threadIdx.x / 32) * K::tiles * 16;
+
+#pragma unroll
+    for (int k = 0; k < ROWS; k += 16) {
+        uint32_t b[K::units][4];
+#pragma unroll
+        for (int u = 0; u < K::units; u++)
+            load4_transposed(b[u], tile_down(v + k * K::v_pitch + u * UNIT, K::v_pitch));
+#pragma unroll
+        for (int t = 0; t < K::tiles; t++) {
+            uint32_t a[4];
+            load4_transposed(a, tile_across(z + k * K::z_pitch + first + t * 16, K::z_pitch));
+#pragma unroll
+            for (int u = 0; u < K::units; u++) {
+                multiply(d[t][2 * u], a, b[u][0], b[u][1]);
+                multiply(d[t][2 * u + 1], a, b[u][2], b[u][3]);
+            }
+        }
+    }
+}
+
+/* One float32 gradient to its exact sum: the rule of compute/cpu/sums.c. Returns flags. */
+__device__ __forceinline__ static int64_t sum_add(int64_t *sum, float g)
+{
+    float v = g * (float)(INT64_C(1) << DRY_GRAD_BITS); /* exact: a power of two */
+
+    if (!isfinite(g))
+        return DRY_FLAG_NOT_FINITE;
+    if (!(fabsf(v) < (float)DRY_GRAD_LIMIT))
+        return DRY_FLAG_RANGE;
+    int64_t add = __float2ll_rn(v);
+    if (add == 0)
+        return 0;
+    int64_t total = (int64_t)atomicAdd((unsigned long long *)sum, (unsigned long long)add) + add;
+    return total >= DRY_GRAD_LIMIT || total <= -DRY_GRAD_LIMIT ? DRY_FLAG_RANGE : 0;
+}
+
+__device__ __forceinline__ static void flags_raise(int64_t *word, int64_t flags)
+{
+    if (flags)
+        atomicOr((unsigned long long *)word, (unsigned long long)flags);
+}
+
+/* Gradient of column `column` of Z and column n of V: B [out, rank] of the segment's target, or A [rank, in] of that
+ * target whose rank column it is. */
+template <dry_skinny KIND>
+__device__ __forceinline__ static int64_t gradient_add(const dry_skinny_job &j, const slice &w, int column, int n, float g)
+{
+    const dry_skinny_segment &s = *w.segment;
+    int first = KIND == DRY_SKINNY_DY ? s.target : 0, last = KIND == DRY_SKINNY_DY ? s.target + 1 : j.targets;
+
+    if (column >= w.first + w.columns)
+        return 0;
+    for (int i = first; i < last; i++) {
+        const dry_skinny_target &t = j.target[i];
+        int r = s.pad_first + n - t.rank_first;
+        if (r < 0 || r >= t.rank)
+            continue;
+        int64_t at = KIND == DRY_SKINNY_DY ? (int64_t)(column - s.first) * t.rank + r : (int64_t)r * s.columns + column;
+        return sum_add(j.sums + t.at + at, g * j.factor);
+    }
+    return 0;
+}
+
+template <dry_skinny KIND, class K>
+__device__ __forceinline__ static void gradient_store(const dry_skinny_job &j, const slice &w,
+                                                      const float (*d)[2 * K::units][4])
+{
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    int column = w.first + warp * K::tiles * 16 + lane / 4, n = lane % 4 * 2;
+    int64_t flags = 0;
+
+#pragma unroll
+    for (int t = 0; t < K::tiles; t++)
+#pragma unroll
+        for (int u = 0; u < 2 * K::units; u++)
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                flags |= gradient_add<KIND>(j, w, column + t * 16 + e / 2 * 8, u * 8 + n + e % 2, d[t][u][e]);
+    flags_raise(j.flags, flags);
+}
+
+template <dry_skinny KIND, int UNITS, int COLUMNS>
+__global__ static void __launch_bounds__(THREADS, sizes<KIND, UNITS, COLUMNS>::blocks)
+    skinny_kernel(const __grid_constant__ dry_skinny_job j)
+{
+    using K = sizes<KIND, UNITS, COLUMNS>;
+    extern __shared__ __align__(128) unsigned char memory[];
+    __nv_bfloat16 *z = (__nv_bfloat16 *)memory, *v = z + K::stages * K::z, *m = v + K::stages * K::v;
+    float *sums = (float *)(m + K::m);
+    slice w = slice_find(j, COLUMNS);
+    int steps = (w.end - w.row + ROWS - 1) / ROWS;
+    uint32_t kept[K::keep ? K::depth * UNITS : 1][4];
+    float d[K::gradient ? K::tiles : 1][2 * UNITS][4] = {};
+
+    if (steps <= 0)
+        return;
+    if (K::product)
+        matrix_load<KIND, K>(j, w, m);
+    for (int s = 0; s < K::stages - 1; s++) {
+        if (s < steps)
+            stage_load<K>(j, w, w.row + s * ROWS, z + s * K::z, v + s * K::v);
+        copies_commit();
+    }
+    for (int s = 0; s < steps; s++) {
+        int slot = s % K::stages, next = s + K::stages - 1, into = next % K::stages;
+        copies_wait<K::stages - 2>();
+        __syncthreads(); /* the step has come, and all are done with the one before, whose room the next one takes */
+        if (next < steps)
+            stage_load<K>(j, w, w.row + next * ROWS, z + into * K::z, v + into * K::v);
+        copies_commit();
+        if (K::keep && s == 0) {
+#pragma unroll
+            for (int i = 0; i < K::depth * UNITS; i++)
+                matrix_fragment<KIND, K>(kept[i], m, ((int)(threadIdx.x / 64) * K::depth + i / UNITS) * 16,
+                                         i % UNITS * UNIT);
+        }
+        if (K::product)
+            product_step<KIND, K>(z + slot * K::z, m, kept, sums);
+        if (K::gradient)
+            gradient_step<K>(d, z + slot * K::z, v + slot * K::v);
+        if (K::product) {
+            __syncthreads();
+            product_store<K>(j, w, w.row + s * ROWS, sums);
+        }
+    }
+    if (K::gradient)
+        gradient_store<KIND, K>(j, w, d);
+}
+
+/* Every kernel by kind, units - 1, and wide. */
+typedef void (*kernel)(const dry_skinny_job);
+struct entry {
+    kernel run;
+    int bytes;
+};
+#define ENTRY(KIND, UNITS, COLUMNS)                                                                                    \
+    {                                                                                                                  \
+        skinny_kernel<KIND, UNITS, COLUMNS>, sizes<KIND, UNITS, COLUMNS>::bytes                                        \
+    }
+#define ENTRIES(KIND, COLUMNS)                                                                                         \
+    {                                                                                                                  \
+        ENTRY(KIND, 1, COLUMNS), ENTRY(KIND, 2, COLUMNS), ENTRY(KIND, 3, COLUMNS), ENTRY(KIND, 4, COLUMNS)             \
+    }
+/* Wide slices halve the partial products. Gradients alone have none: narrow slices leave room for more blocks, and fewer
+ * runs of rows, each of which ends in atomics. */
+static const entry entries[DRY_SKINNY_KINDS][2][DRY_SKINNY_UNITS] = {
+    {ENTRIES(DRY_SKINNY_XA, 256), ENTRIES(DRY_SKINNY_XA, 512)},
+    {ENTRIES(DRY_SKINNY_DY, 256), ENTRIES(DRY_SKINNY_DY, 512)},
+    {ENTRIES(DRY_SKINNY_DA, 256), ENTRIES(DRY_SKINNY_DA, 256)},
+};
+
+cudaError_t dry_cuda_skinny_setup(enum dry_skinny kind, int units, int *columns, int *resident)
+{
+    int device, most = 0;
+    cudaError_t e = cudaGetDevice(&device);
+
+    *columns = *resident = 0;
+    if (e == cudaSuccess)
+        e = cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+    for (int wide = kind != DRY_SKINNY_DA; wide >= 0 && e == cudaSuccess; wide--) {
+        const entry &k = entries[kind][wide][units - 1];
+        if (k.bytes > most)
+            continue;
+        e = cudaFuncSetAttribute(k.run, cudaFuncAttributeMaxDynamicSharedMemorySize, k.bytes);
+        if (e == cudaSuccess)
+            e = cudaOccupancyMaxActiveBlocksPerMultiprocessor(resident, k.run, THREADS, (size_t)k.bytes);
+        *columns = wide ? 512 : 256;
+        break;
+    }
+    return e;
+}
+
+cudaError_t dry_cuda_skinny_launch(enum dry_skinny kind, int units, int columns, const struct dry_skinny_job *j,
+                                   cudaStream_t stream)
+{
+    const entry &k = entries[kind][columns > 256][units - 1];
+    dim3 grid((unsigned)j->slices, (unsigned)((j->tokens + j->chunk - 1) / j->chunk));
+
+    k.run<<<grid, THREADS, (size_t)k.bytes, stream>>>(*j);
+    return cudaGetLastError();
+}
+
+/* Bytes: the partial products once, 2 (end - first) T written. One thread an element. */
+__global__ static void __launch_bounds__(THREADS) finish_kernel(const __grid_constant__ dry_skinny_finish f)
+{
+    int across = f.end - f.first;
+    int64_t at = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+    int row = (int)(at / across), column = f.first + (int)(at % across);
+    float sum = 0;
+
+    if (row >= f.tokens)
+        return;
+    for (int i = 0; i < f.parts && row < f.useful; i++) {
+        const dry_skinny_part &p = f.part[i];
+        if (column < p.first || column >= p.end)
+            continue;
+        int64_t slice = (int64_t)f.tokens * f.width;
+        const float *from = f.partial + p.slice_first * slice + (int64_t)row * f.width + column - p.pad_first;
+#pragma unroll 8
+        for (int s = 0; s < p.slices; s++)
+            sum += from[s * slice];
+        sum *= p.scale;
+        break;
+    }
+    ((__nv_bfloat16 *)f.pad)[row * f.pitch + column] = __float2bfloat16_rn(sum);
+}
+
+cudaError_t dry_cuda_skinny_finish_launch(const struct dry_skinny_finish *f, cudaStream_t stream)
+{
+    int64_t elements = (int64_t)f->tokens * (f->end - f->first);
+
+    finish_kernel<<<(unsigned)((elements + THREADS - 1) / THREADS), THREADS, 0, stream>>>(*f);
+    return cudaGetLastError();
+}
+
+/* Philox4x32-10 as in base/random.c: words of counters (a, b). */
+__device__ __forceinline__ static uint4 random_words(uint64_t key, uint64_t a, uint64_t b)
+{
+    uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
+    uint4 c = make_uint4((uint32_t)a, (uint32_t)(a >> 32), (uint32_t)b, (uint32_t)(b >> 32));
+
+#pragma unroll
+    for (int round = 0; round < 10; round++) {
+        uint32_t h0 = __umulhi(0xD2511F53u, c.x), l0 = 0xD2511F53u * c.x;
+        uint32_t h1 = __umulhi(0xCD9E8D57u, c.z), l1 = 0xCD9E8D57u * c.z;
+        c = make_uint4(h1 ^ c.y ^ k0, l1, h0 ^ c.w ^ k1, l0);
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    return c;
+}
+
+/* Bytes 4 T W (6 when adding), some 80 operations for four elements. One thread each, with one load and store where rows
+ * allow it (VECTOR). */
+template <bool ADD, bool VECTOR>
+__global__ static void __launch_bounds__(THREADS)
+    drop_kernel(const dry_skinny_mask m, const __nv_bfloat16 *x, int64_t x_pitch, float factor, __nv_bfloat16 *to,
+                int64_t to_pitch)
+{
+    int across = (m.columns + 3) / 4;
+    int64_t at = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+    int row = (int)(at / across), four = (int)(at % across);
+    uint32_t word[4] = {};
+
+    if (row >= m.tokens || (ADD && row >= m.useful))
+        return;
+    bool useful = row < m.useful;
+    if (useful)
+        *(uint4 *)word = random_words(
+            m.key, m.row_key[row], m.base + (uint64_t)m.position[row] * m.per_position + (uint64_t)four);
+    x += row * x_pitch;
+    to += row * to_pitch;
+    __align__(8) __nv_bfloat16 in[4] = {}, out[4] = {};
+    int some = VECTOR ? 4 : min(4, m.columns - 4 * four);
+    if (VECTOR) {
+        *(uint2 *)in = *(const uint2 *)(x + 4 * four);
+        if (ADD)
+            *(uint2 *)out = *(const uint2 *)(to + 4 * four);
+    } else {
+        for (int i = 0; i < some; i++) {
+            in[i] = x[4 * four + i];
+            if (ADD)
+                out[i] = to[4 * four + i];
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        bool kept = useful && word[i] >= m.threshold;
+        if (ADD && kept)
+            out[i] = __float2bfloat16_rn(__bfloat162float(out[i]) + factor * __bfloat162float(in[i]));
+        if (!ADD)
+            out[i] = kept ? in[i] : __float2bfloat16_rn(0.0f);
+    }
+    if (VECTOR)
+        *(uint2 *)(to + 4 * four) = *(const uint2 *)out;
+    else
+        for (int i = 0; i < some; i++)
+            to[4 * four + i] = out[i];
+}
+
+static bool drop_vectors(const struct dry_skinny_mask *m, const dry_bf16 *x, int64_t x_pitch, const dry_bf16 *to,
+                         int64_t to_pitch)
+{
+    return m->columns % 4 == 0 && x_pitch % 4 == 0 && to_pitch % 4 == 0 && (uintptr_t)x % 8 == 0 && (uintptr_t)to % 8 == 0;
+}
+
+static unsigned drop_blocks(const struct dry_skinny_mask *m)
+{
+    int64_t threads = (int64_t)m->tokens * ((m->columns + 3) / 4);
+
+    return (unsigned)((threads + THREADS - 1) / THREADS);
+}
+
+template <bool ADD>
+static cudaError_t drop_launch(const struct dry_skinny_mask *m, const dry_bf16 *x, int64_t x_pitch, float factor,
+                               dry_bf16 *to, int64_t to_pitch, cudaStream_t stream)
+{
+    const __nv_bfloat16 *from = (const __nv_bfloat16 *)x;
+    __nv_bfloat16 *into = (__nv_bfloat16 *)to;
+
+    if (drop_vectors(m, x, x_pitch, to, to_pitch))
+        drop_kernel<ADD, true><<<drop_blocks(m), THREADS, 0, stream>>>(*m, from, x_pitch, factor, into, to_pitch);
+    else
+        drop_kernel<ADD, false><<<drop_blocks(m), THREADS, 0, stream>>>(*m, from, x_pitch, factor, into, to_pitch);
+    return cudaGetLastError();
+}
+
+cudaError_t dry_cuda_drop_launch(const struct dry_skinny_mask *m, const dry_bf16 *x, int64_t x_pitch, dry_bf16 *to,
+                                 int64_t to_pitch, cudaStream_t stream)
+{
+    return drop_launch<false>(m, x, x_pitch, 1, to, to_pitch, stream);
+}
+
+cudaError_t dry_cuda_drop_add_launch(const struct dry_skinny_mask *m, const dry_bf16 *x, int64_t x_pitch, float factor,
+                                     dry_bf16 *to, int64_t to_pitch, cudaStream_t stream)
+{
+    return drop_launch<true>(m, x, x_pitch, factor, to, to_pitch, stream);
+}
+
+/* Bytes 20 n. */
+__global__ static void __launch_bounds__(THREADS) gradient_kernel(const float *g, int64_t n, float factor, int64_t *sums,
+                                                                  int64_t *flags)
+{
+    int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+
+    if (i < n)
+        flags_raise(flags, sum_add(sums + i, g[i] * factor));
+}
+
+cudaError_t dry_cuda_gradient_launch(const float *g, int64_t n, float factor, int64_t *sums, int64_t *flags,
+                                     cudaStream_t stream)
+{
+    gradient_kernel<<<(unsigned)((n + THREADS - 1) / THREADS), THREADS, 0, stream>>>(g, n, factor, sums, flags);
+    return cudaGetLastError();
+}
+
+/* Bytes 6 for each parameter. A row of blocks a part, its A and then its B. */
+enum { COPY_BLOCKS = 64 };
+__global__ static void __launch_bounds__(THREADS) copies_kernel(const dry_skinny_copy *copy, const float *masters)
+{
+    dry_skinny_copy c = copy[blockIdx.y];
+
+    for (unsigned i = blockIdx.x * THREADS + threadIdx.x; i < (unsigned)c.rank * (unsigned)c.in; i += COPY_BLOCKS * THREADS)
+        ((__nv_bfloat16 *)c.to_a)[i / (unsigned)c.in * c.pitch + i % (unsigned)c.in] = __float2bfloat16_rn(masters[c.a + i]);
+    for (unsigned i = blockIdx.x * THREADS + threadIdx.x; i < (unsigned)c.rank * (unsigned)c.out; i += COPY_BLOCKS * THREADS)
+        ((__nv_bfloat16 *)c.to_b)[i / (unsigned)c.rank * c.pitch + i % (unsigned)c.rank] =
+            __float2bfloat16_rn(masters[c.b + i]);
+}
+
+cudaError_t dry_cuda_copies_launch(const struct dry_skinny_copy *copy, int copies, const float *masters,
+                                   cudaStream_t stream)
+{
+    copies_kernel<<<dim3(COPY_BLOCKS, (unsigned)copies), THREADS, 0, stream>>>(copy, masters);
+    return cudaGetLastError();
+}
