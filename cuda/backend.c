@@ -153,6 +153,7 @@ static void cuda_destroy(struct dry_backend *b)
     if (c->stream)
         (void)cudaStreamSynchronize(c->stream);
     dry_cuda_attention_destroy(c);
+    dry_cuda_linear_destroy(c);
     dry_cuda_gemm_destroy(c);
     (void)cudaFree(c->arena);
     (void)cudaFree(c->workspace_block);
@@ -264,6 +265,8 @@ static enum dry_status cuda_load(struct dry_backend *b, const struct dry_base *b
     status = allocate(c);
     if (!status)
         status = dry_cuda_gemm_create(c);
+    if (!status)
+        status = dry_cuda_linear_create(c);
     if (!status)
         status = dry_cuda_attention_create(c);
     if (!status)

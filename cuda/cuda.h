@@ -46,6 +46,7 @@ struct dry_cuda_member {
 };
 
 struct dry_cuda_gemm;      /* gemm.c: cuBLASLt handle, workspace, algorithms by shape */
+struct dry_cuda_linear;    /* linear.c: kernels of the thin products by width, table of adapter copies; NULL without adapter */
 struct dry_cuda_attention; /* attention_*.c: plans by shape; NULL where the own kernel is used */
 
 struct dry_cuda {
@@ -102,6 +103,7 @@ struct dry_cuda {
     size_t gemm_bytes;
 
     struct dry_cuda_gemm *gemm;
+    struct dry_cuda_linear *linear;
     struct dry_cuda_attention *attention;
 };
 
@@ -168,6 +170,9 @@ enum dry_status dry_cuda_loss(struct dry_backend *b, const void *x, void *dx);
 enum dry_status dry_cuda_adamw(struct dry_backend *b, const struct dry_adamw *o, double *norm);
 /* linear.c. bf16 copies of A and B inside the weights from the masters, all adapters in one launch. */
 enum dry_status dry_cuda_adapter_refresh(struct dry_cuda *c);
+/* linear.c. After the blocks are laid out. */
+enum dry_status dry_cuda_linear_create(struct dry_cuda *c);
+void dry_cuda_linear_destroy(struct dry_cuda *c);
 /* attention.c. Bytes of workspace that the limits need; made before step 1. */
 enum dry_status dry_cuda_attention_create(struct dry_cuda *c);
 void dry_cuda_attention_destroy(struct dry_cuda *c);
