@@ -122,7 +122,12 @@ static void pieces(void)
     dry_free(want);
     unlink(path);
     size_t before = entries();
+    char host[256] = "", *temporary;
     tap_ok(dry_writer_begin(path, &w) == DRY_OK && dry_writer_write(w, "x", 1) == DRY_OK, "begin another");
+    (void)gethostname(host, sizeof host - 1);
+    temporary = dry_format("%s.tmp.%s.%ld", path, host, (long)getpid());
+    tap_ok(dry_file_exists(temporary), "under a name of this process of this host");
+    dry_free(temporary);
     dry_writer_abandon(w);
     dry_writer_abandon(NULL);
     tap_equal((long long)entries(), (long long)before, "abandoned, it leaves nothing");

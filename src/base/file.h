@@ -22,7 +22,8 @@ struct dry_map {
 enum dry_status dry_file_map(const char *path, struct dry_map *map);
 void dry_file_unmap(struct dry_map *map);
 
-/* Local. Writes path.tmp.<pid>, fsyncs, renames over path, fsyncs the folder. On failure nothing is left. IO.
+/* Local. Writes path.tmp.<host>.<pid>, fsyncs, renames over path, fsyncs the folder. On failure nothing is
+ * left. IO.
  */
 enum dry_status dry_file_write(const char *path, const void *data, size_t size);
 

@@ -76,6 +76,16 @@ enum dry_status dry_file_publish(const char *temporary, const char *path)
     return sync_folder(path);
 }
 
+/* Processes of two hosts that share the folder may have the same number. */
+static char *temporary_name(const char *path)
+{
+    char host[256] = "";
+
+    if (gethostname(host, sizeof host - 1))
+        host[0] = '\0';
+    return dry_format("%s.tmp.%s.%ld", path, host, (long)getpid());
+}
+
 enum dry_status dry_writer_begin(const char *path, struct dry_writer **w)
 {
     struct dry_writer *fresh = dry_alloc(1, sizeof *fresh, "a file to write");
@@ -84,7 +94,7 @@ enum dry_status dry_writer_begin(const char *path, struct dry_writer **w)
         return DRY_ERR_MEMORY;
     fresh->fd = -1;
     fresh->path = dry_strdup(path);
-    char *temporary = dry_format("%s.tmp.%ld", path, (long)getpid());
+    char *temporary = temporary_name(path);
     if (!fresh->path || !temporary) {
         dry_free(temporary);
         dry_writer_abandon(fresh);
