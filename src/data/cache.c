@@ -11,6 +11,7 @@
 #include "data/tables.h"
 #include "data/tokenise.h"
 
+#include "base/fault.h"
 #include "base/log.h"
 #include "base/memory.h"
 
@@ -68,6 +69,23 @@ static void show(struct dry_cache *c)
     c->view.template_name = c->origin.template_name;
 }
 
+/* Collective. The lines that were tokenised are those that were hashed: nobody edited the file in between,
+ * and it is the same one on every host. */
+static enum dry_status check_unchanged(struct dry_comm *comm, const struct dry_cache_source *s)
+{
+    char hex[DRY_HASH_HEX];
+    enum dry_status st = DRY_OK;
+
+    if (s->data_hash[0] && dry_comm_local_rank(comm) == 0 && !(st = dry_hash_file(s->data_path, hex)) &&
+        (strcmp(hex, s->data_hash) != 0 || dry_fault("edit"))) {
+        dry_error("%s: changed while it was read, or is another file on this host (sha256 %.12s..., at the "
+                  "start and on rank 0 %.12s...); start again with a file that stays as it is",
+                  s->data_path, hex, s->data_hash);
+        st = DRY_ERR_INPUT;
+    }
+    return dry_comm_agree(comm, st);
+}
+
 enum dry_status dry_cache_build(struct dry_comm *comm, struct dry_tokenizer *t,
                                 const struct dry_record_rule *rule, const struct dry_cache_source *s,
                                 const char *path, int bad_drop, int long_drop)
@@ -76,6 +94,8 @@ enum dry_status dry_cache_build(struct dry_comm *comm, struct dry_tokenizer *t,
     struct dry_cache c = {0};
     enum dry_status st = dry_tokenise(comm, t, rule, s->data_path, policy, &c.t);
 
+    if (!st)
+        st = check_unchanged(comm, s);
     if (!st && dry_comm_rank(comm) == 0) {
         st = origin_of(s, rule->template_name, &c.origin);
         if (!st)
@@ -151,6 +171,8 @@ enum dry_status dry_cache_build_memory(struct dry_comm *comm, struct dry_tokeniz
 
     if (!st)
         st = dry_tokenise(comm, t, rule, s->data_path, policy, &c->t);
+    if (!st)
+        st = check_unchanged(comm, s);
     if (!st)
         st = share_tables(comm, &c->t);
     if (st) {

@@ -26,7 +26,7 @@ enum { DRY_CACHE_VERSION = 1 };
 /* What the key is made of; each is kept in the file so that a stale cache is told by field. */
 struct dry_cache_source {
     const char *data_path;        /* the user's file */
-    char data_hash[DRY_HASH_HEX]; /* its bytes */
+    char data_hash[DRY_HASH_HEX]; /* its bytes; "": what is built is not compared with them */
     char tokenizer_hash[DRY_HASH_HEX];
     char rule_hash[DRY_HASH_HEX]; /* the record rule, and what happens to bad and to long records */
 };
@@ -49,8 +49,8 @@ struct dry_cache_view {
     int64_t duplicates;                   /* records whose ids an earlier record has too */
     int64_t limit;                        /* tokens per record */
     int32_t largest_id;
-    const char *data_path; /* as given when the cache was made */
-    const char *key;       /* hex */
+    const char *data_path;                              /* as given when the cache was made */
+    const char *key;                                    /* hex */
     const char *data_hash, *tokenizer_hash, *rule_hash; /* hex: what the key is made of */
     const char *template_name;
 };
