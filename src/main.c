@@ -13,6 +13,7 @@
 #include "parallel/comm.h"
 
 #include <errno.h>
+#include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -135,6 +136,19 @@ static enum dry_status read_options(const struct dry_command *command, int ranks
     return status;
 }
 
+/* Collective. Ranks of one host that each took all of its processors would slow each other down; a number of
+ * threads that the user has set stays. */
+static enum dry_status set_threads(struct dry_comm *comm)
+{
+    const char *given = getenv("OMP_NUM_THREADS");
+    int threads;
+    enum dry_status status = dry_comm_processors(comm, &threads);
+
+    if (!status && (!given || !*given))
+        omp_set_num_threads(threads);
+    return status;
+}
+
 static enum dry_status agree(struct dry_comm *comm, enum dry_status mine)
 {
     if (comm)
@@ -202,6 +216,8 @@ int main(int argc, char **argv)
         return EXIT_SUCCESS;
     if (!command->alone)
         status = dry_comm_start(&argc, &argv, &comm);
+    if (status == DRY_OK && comm)
+        status = set_threads(comm);
     if (status == DRY_OK) {
         call.comm = comm;
         call.argc = argc;

@@ -88,6 +88,13 @@ static void parts(struct dry_comm *c)
     all_ok(c, dry_comm_split(c, rank == 0 ? 0 : -1, &part) == DRY_OK && (rank == 0) == (part != NULL),
            "a negative color is in no part");
     dry_comm_destroy(part);
+    int64_t threads = 0, processors = sysconf(_SC_NPROCESSORS_CONF);
+    int mine = 0;
+
+    all_ok(c, dry_comm_processors(c, &mine) == DRY_OK && mine >= 1, "each rank has a processor");
+    threads = mine;
+    (void)dry_comm_sum_i64(c, &threads, 1);
+    all_ok(c, threads <= (processors > size ? processors : size), "ranks of a host part its processors");
     all_ok(c, dry_comm_local_size(c) == size && dry_comm_local_rank(c) == rank, "all ranks are on this host");
 }
 

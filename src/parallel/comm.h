@@ -28,6 +28,10 @@ int dry_comm_size(const struct dry_comm *c);
 int dry_comm_local_rank(const struct dry_comm *c); /* among the ranks of this host */
 int dry_comm_local_size(const struct dry_comm *c);
 
+/* Collective. Threads that this rank can keep busy: the processors that it may use, each parted among the
+ * ranks of this host that may use it too; 1 at least. MEMORY. */
+enum dry_status dry_comm_processors(struct dry_comm *c, int *threads);
+
 /* Collective. The worst status of all ranks, the same on all; the lowest rank that has it prints its kept
  * errors (log.h), naming itself unless it is rank 0. Call after every phase. */
 enum dry_status dry_comm_agree(struct dry_comm *c, enum dry_status mine);

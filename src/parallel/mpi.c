@@ -10,6 +10,7 @@
 #include "base/memory.h"
 
 #include <mpi.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -163,6 +164,46 @@ int dry_comm_local_rank(const struct dry_comm *c)
 int dry_comm_local_size(const struct dry_comm *c)
 {
     return c->local_size;
+}
+
+enum { PROCESSORS = 1 << 13 }; /* the most that a Linux kernel is built for */
+
+/* Marks the processors that this process may use with 1; no mask to be had leaves all of them marked 0. */
+static void mark_processors(int64_t *may, size_t room)
+{
+    cpu_set_t *set = CPU_ALLOC(room);
+    size_t bytes = CPU_ALLOC_SIZE(room);
+
+    if (set && sched_getaffinity(0, bytes, set) == 0)
+        for (size_t i = 0; i < room; i++)
+            may[i] = CPU_ISSET_S(i, bytes, set) != 0;
+    if (set)
+        CPU_FREE(set);
+}
+
+enum dry_status dry_comm_processors(struct dry_comm *c, int *threads)
+{
+    int64_t *mine = dry_alloc(2 * (size_t)PROCESSORS, sizeof *mine, "a list of processors"), *all;
+    double share = 0.001; /* what rounding takes from sums of fractions */
+    MPI_Comm host;
+    enum dry_status status = dry_comm_agree(c, mine ? DRY_OK : DRY_ERR_MEMORY);
+
+    if (status) {
+        dry_free(mine);
+        return status;
+    }
+    all = mine + PROCESSORS;
+    mark_processors(mine, PROCESSORS);
+    must(MPI_Comm_split_type(c->comm, MPI_COMM_TYPE_SHARED, c->rank, MPI_INFO_NULL, &host),
+         "MPI_Comm_split_type");
+    must(MPI_Allreduce(mine, all, PROCESSORS, MPI_INT64_T, MPI_SUM, host), "MPI_Allreduce");
+    must(MPI_Comm_free(&host), "MPI_Comm_free");
+    for (size_t i = 0; i < PROCESSORS; i++)
+        if (mine[i])
+            share += 1.0 / (double)all[i];
+    *threads = share < 1 ? 1 : (int)share;
+    dry_free(mine);
+    return DRY_OK;
 }
 
 enum dry_status dry_comm_agree(struct dry_comm *c, enum dry_status mine)
