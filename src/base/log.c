@@ -42,6 +42,11 @@ enum dry_log_level dry_log_level_now(void)
     return state.level;
 }
 
+const char *dry_plural(long long count)
+{
+    return count == 1 ? "" : "s";
+}
+
 int dry_log_is_terminal(void)
 {
     return isatty(STDERR_FILENO);

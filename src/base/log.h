@@ -45,6 +45,8 @@ void dry_log_discard(void);
 /* Local. Writes or ends (text NULL) the progress line: rewritten in place on a terminal; dropped elsewhere. A
  * log line ends a progress line first. */
 void dry_log_progress(const char *text);
+/* Local. "" for 1, else "s": dry_info("%lld step%s", n, dry_plural(n)). */
+const char *dry_plural(long long count);
 /* Local. Non-zero when standard error is a terminal. */
 int dry_log_is_terminal(void);
 

@@ -115,12 +115,13 @@ static enum dry_status hook_checkpoint(void *context, const struct dry_loop *l, 
 
 /* ---- the order ---- */
 
-/* Collective. All that needs no weights: folder, tokenizer, records. */
+/* Collective. All that needs no weights: folder, tokenizer, records. What can be refused is refused before a
+ * folder is made. */
 static enum dry_status set_up_data(struct dry_finetune *f)
 {
     const struct dry_call *call = f->call;
     struct dry_record_rule rule;
-    enum dry_status status = dry_finetune_folder(f);
+    enum dry_status status = dry_finetune_look(f);
 
     if (!status) {
         dry_log_defer(1);
@@ -133,6 +134,8 @@ static enum dry_status set_up_data(struct dry_finetune *f)
         status = dry_setup_base(call, f->dir, &f->base);
     if (!status)
         status = dry_setup_rule(call, f->tokenizer, &rule);
+    if (!status)
+        status = dry_finetune_folder(f);
     dry_stages_enter(&f->stages, DRY_STAGE_TOKENISE);
     if (!status)
         status = dry_setup_cache(call, f->tokenizer, &rule, call->config->data, &f->cache);
@@ -195,7 +198,7 @@ static enum dry_status set_up_contract(struct dry_finetune *f)
     if (!f->m || !f->v)
         status = DRY_ERR_MEMORY;
     if (!status && f->earlier && !accept)
-        status = dry_contract_compare(&f->then, &f->contract, NULL, &factor);
+        status = dry_finetune_compare(f, &f->then, NULL, &factor);
     status = dry_comm_agree(f->comm, status);
     dry_log_defer(0);
     if (!status)
@@ -223,44 +226,76 @@ static enum dry_status set_up_engine(struct dry_finetune *f)
     return status;
 }
 
-/* Local, rank 0. How the first step's micro-batches fall to the ranks. */
+/* Local, rank 0. "step 3 has 4 micro-batches, accumulation 1 to 2": how a step's micro-batches fall to the
+ * ranks. */
+static enum dry_status share_text(struct dry_finetune *f, int64_t step, int *owner, int64_t *share,
+                                  char text[128])
+{
+    struct dry_plan_step s;
+    int64_t least, most;
+    size_t n;
+    enum dry_status status = dry_plan_step(f->plan, step, &s);
+
+    if (status)
+        return status;
+    memset(share, 0, (size_t)f->ranks * sizeof *share);
+    dry_plan_deal(&s, f->ranks, owner);
+    for (int64_t m = 0; m < s.micros; m++)
+        share[owner[m]]++;
+    least = most = share[0];
+    for (int r = 1; r < f->ranks; r++) {
+        least = share[r] < least ? share[r] : least;
+        most = larger(most, share[r]);
+    }
+    n = (size_t)snprintf(text, 128, "step %lld has %lld micro-batch%s, accumulation ", (long long)step,
+                         (long long)s.micros, s.micros == 1 ? "" : "es");
+    if (least == most)
+        snprintf(text + n, 128 - n, "%lld", (long long)most);
+    else
+        snprintf(text + n, 128 - n, "%lld to %lld", (long long)least, (long long)most);
+    return DRY_OK;
+}
+
+/* Local. The first of the steps that have the most micro-batches. */
+static enum dry_status largest_step(const struct dry_finetune *f, int64_t micros, int64_t *step)
+{
+    struct dry_plan_step s = {0};
+    enum dry_status status = DRY_OK;
+
+    for (*step = 0; !status && s.micros < micros;)
+        status = dry_plan_step(f->plan, ++*step, &s);
+    return status;
+}
+
+/* Local, rank 0. How the micro-batches of the next step and of the largest one fall to the ranks. */
 static enum dry_status say_shares(struct dry_finetune *f)
 {
     struct dry_plan_bounds b;
-    struct dry_plan_step s;
+    int64_t first = f->resumed ? f->state.step + 1 : 1, largest = 0, *share = NULL;
     int *owner = NULL;
-    int64_t *share = NULL, least, most;
+    char next[128], most[128];
     enum dry_status status = dry_plan_bounds(f->plan, &b);
 
     if (!status)
-        status = dry_plan_step(f->plan, 1, &s);
+        status = largest_step(f, b.micros, &largest);
     if (!status) {
         owner = dry_alloc((size_t)b.micros, sizeof *owner, "the dealing of micro-batches");
         share = dry_alloc((size_t)f->ranks, sizeof *share, "the shares of ranks");
         status = owner && share ? DRY_OK : DRY_ERR_MEMORY;
     }
-    if (!status) {
-        dry_plan_deal(&s, f->ranks, owner);
-        for (int64_t m = 0; m < s.micros; m++)
-            share[owner[m]]++;
-        least = most = share[0];
-        for (int r = 1; r < f->ranks; r++) {
-            least = share[r] < least ? share[r] : least;
-            most = larger(most, share[r]);
-        }
-        if (least == most)
-            dry_info(
-                "ranks %d: accumulation %lld micro-batches per rank (step 1 has %lld, the largest step %lld)",
-                f->ranks, (long long)most, (long long)s.micros, (long long)b.micros);
-        else
-            dry_info("ranks %d: accumulation %lld to %lld micro-batches per rank (step 1 has %lld, the "
-                     "largest step %lld)",
-                     f->ranks, (long long)least, (long long)most, (long long)s.micros, (long long)b.micros);
-        if (b.micros < f->ranks)
-            dry_warn("%lld of %d ranks are idle: no step has more than %lld micro-batches; smaller ones "
-                     "(--micro-batch-tokens) would keep more ranks busy",
-                     (long long)(f->ranks - b.micros), f->ranks, (long long)b.micros);
-    }
+    if (first > f->contract.steps) /* only the end of the run is left to be done */
+        first = f->contract.steps;
+    if (!status)
+        status = share_text(f, first, owner, share, next);
+    if (!status)
+        status = share_text(f, largest, owner, share, most);
+    if (!status)
+        dry_info("ranks %d: %s%s%s", f->ranks, next, largest == first ? "" : "; the largest, ",
+                 largest == first ? "" : most);
+    if (!status && b.micros < f->ranks)
+        dry_warn("ranks without work in any step: %lld of %d; no step has more than %lld micro-batch%s, "
+                 "smaller ones (--micro-batch-tokens) would keep more ranks busy",
+                 (long long)(f->ranks - b.micros), f->ranks, (long long)b.micros, b.micros == 1 ? "" : "es");
     dry_free(owner);
     dry_free(share);
     return status;
@@ -280,6 +315,7 @@ static enum dry_status say_start(struct dry_finetune *f)
     const struct dry_contract *k = &f->contract;
     const struct dry_arch *a = &f->base->arch;
     const struct dry_cache_view *v = dry_cache_view(f->cache);
+    int64_t cut = k->micro_records ? k->micro_records : k->micro_tokens;
     char total[16], arena[16], size[32], trained[32];
 
     dry_bytes_text((double)f->layout.total, total);
@@ -293,14 +329,20 @@ static enum dry_status say_start(struct dry_finetune *f)
     dry_info("records %lld: %lld tokens, %lld supervised", (long long)v->records, (long long)v->tokens,
              (long long)v->supervised);
     dry_info(
-        "contract: effective batch %lld records, micro-batches of %lld %s, %lld steps (%lld per epoch), "
+        "contract: effective batch %lld record%s, micro-batches of %lld %s%s, %lld step%s (%lld per epoch), "
         "warm-up %lld, "
         "%s schedule, learning rate %.3g, seed %lld",
-        (long long)k->effective_batch, (long long)(k->micro_records ? k->micro_records : k->micro_tokens),
-        k->micro_records ? "records" : "tokens", (long long)k->steps, (long long)k->steps_per_epoch,
-        (long long)k->warmup_steps, k->schedule, k->learning_rate * f->state.rate_factor, (long long)k->seed);
+        (long long)k->effective_batch, dry_plural(k->effective_batch), (long long)cut,
+        k->micro_records ? "record" : "token", dry_plural(cut), (long long)k->steps, dry_plural(k->steps),
+        (long long)k->steps_per_epoch, (long long)k->warmup_steps, k->schedule,
+        k->learning_rate * f->state.rate_factor, (long long)k->seed);
     dry_info("memory: %s per rank, of it %s activations; backend %s", total, arena,
              f->backend->ops->describe(f->backend));
+    if (k->warmup_steps >= k->steps)
+        dry_warn("the learning rate does not reach %.3g: warm-up takes %lld of %lld step%s, and begins at 0; "
+                 "--warmup-steps says how long it is",
+                 k->learning_rate * f->state.rate_factor, (long long)k->warmup_steps, (long long)k->steps,
+                 dry_plural(k->steps));
     if (f->resumed)
         dry_info("resumed from step %lld of %lld", (long long)f->state.step, (long long)k->steps);
     return say_shares(f);
@@ -449,6 +491,7 @@ static void release(struct dry_finetune *f, enum dry_status status)
     dry_free(f->options_text);
     dry_free(f->manifest_text);
     json_decref(f->options);
+    json_decref(f->before);
     json_decref(f->change);
     if (f->lock >= 0)
         close(f->lock);

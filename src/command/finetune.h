@@ -19,6 +19,7 @@ struct dry_finetune {
     json_t *options;          /* as given, before anything is completed */
     int earlier;              /* a run is in the folder: */
     struct dry_contract then; /*   its contract */
+    json_t *before;           /*   its options, or NULL */
     /* what is trained */
     char *dir;
     struct dry_tokenizer *tokenizer;
@@ -49,15 +50,22 @@ struct dry_finetune {
     double loop_seconds;
 };
 
-/* finetune_output.c. Collective: folder made, checked and locked (it must be new, or a run's); the earlier
- * run's contract; an accumulation that is given as the earlier run was given it stands for that run's
- * effective batch. */
+/* finetune_output.c. Collective: the folder, where there is one, checked and locked (it must be a run's, or
+ * hold nothing but harmless things); the checkpoint that --resume names; the earlier run's contract; an
+ * accumulation that is given as the earlier run was given it stands for that run's effective batch. Makes no
+ * folder. */
+enum dry_status dry_finetune_look(struct dry_finetune *f);
+/* Collective. Makes and locks the folder if it was not there: once nothing is left to be refused. */
 enum dry_status dry_finetune_folder(struct dry_finetune *f);
 
 /* finetune_state.c. Collective: the checkpoint to go on from, if any, compared with the contract; an accepted
  * batch change is carried out: the state is saved under the new contract and the old checkpoints are set
  * aside. */
 enum dry_status dry_finetune_resume(struct dry_finetune *f);
+/* Local. dry_contract_compare with the contract of this start; a refusal also lists the options that differ.
+ */
+enum dry_status dry_finetune_compare(const struct dry_finetune *f, const struct dry_contract *then,
+                                     const char *accept, double *factor);
 /* Collective. The state after a step into OUTPUT/checkpoints; checks first that all ranks hold the same
  * adapter. */
 enum dry_status dry_finetune_save(struct dry_finetune *f, const struct dry_loop *l, int64_t step);

@@ -86,7 +86,7 @@ static int64_t option_value(const json_t *options, const char *key)
 
 /* The command that began the run, typed again with another number of ranks, keeps the run's effective batch:
  * its accumulation was a way to state it. */
-static enum dry_status inherit_batch(struct dry_finetune *f, const json_t *before)
+static enum dry_status inherit_batch(struct dry_finetune *f)
 {
     struct dry_config *c = f->call->config;
     char text[32];
@@ -94,8 +94,8 @@ static enum dry_status inherit_batch(struct dry_finetune *f, const json_t *befor
 
     if (!f->earlier || c->gradient_accumulation_steps == 0 || c->accept_batch_change ||
         dry_config_origin(c, "effective-batch") != DRY_ORIGIN_DEFAULT ||
-        option_value(before, "gradient_accumulation_steps") != c->gradient_accumulation_steps ||
-        option_value(before, "per_device_batch_size") != c->per_device_batch_size)
+        option_value(f->before, "gradient_accumulation_steps") != c->gradient_accumulation_steps ||
+        option_value(f->before, "per_device_batch_size") != c->per_device_batch_size)
         return DRY_OK;
     snprintf(text, sizeof text, "%lld", (long long)f->then.effective_batch);
     status = dry_config_set(c, "effective-batch", text, DRY_ORIGIN_ARGUMENT);
@@ -108,15 +108,15 @@ static enum dry_status inherit_batch(struct dry_finetune *f, const json_t *befor
 }
 
 /* Collective. Rank 0 reads; all know. */
-static enum dry_status share_contract(struct dry_finetune *f, json_t **options)
+static enum dry_status share_contract(struct dry_finetune *f)
 {
     char *text = NULL;
     int64_t size = 0;
     enum dry_status status = DRY_OK;
 
     if (f->rank == 0 && f->earlier) {
-        status = dry_run_contract(f->call->config->output, &f->then, options, &f->earlier);
-        if (!status && *options && !(text = json_dumps(*options, JSON_COMPACT)))
+        status = dry_run_contract(f->call->config->output, &f->then, &f->before, &f->earlier);
+        if (!status && f->before && !(text = json_dumps(f->before, JSON_COMPACT)))
             status = DRY_ERR_MEMORY;
         size = text ? (int64_t)strlen(text) + 1 : 0;
     }
@@ -135,35 +135,72 @@ static enum dry_status share_contract(struct dry_finetune *f, json_t **options)
     if (!status && size > 0) {
         status = dry_comm_bcast(f->comm, text, (size_t)size, 0);
         if (!status && f->rank != 0)
-            *options = json_loads(text, 0, NULL);
+            f->before = json_loads(text, 0, NULL);
     }
     free(text);
     return status;
 }
 
-enum dry_status dry_finetune_folder(struct dry_finetune *f)
+/* Rank 0. A step or file that is not there is said before any work; what it holds is checked when it is read.
+ */
+static enum dry_status check_resume(const struct dry_config *c)
+{
+    char *path = NULL;
+    enum dry_status status = DRY_OK;
+
+    if (strcmp(c->resume, "auto") != 0)
+        status = dry_checkpoint_find(c->output, c->resume, NULL, &path);
+    dry_free(path);
+    return status;
+}
+
+enum dry_status dry_finetune_look(struct dry_finetune *f)
 {
     const struct dry_config *c = f->call->config;
-    json_t *before = NULL;
     enum dry_status status = DRY_OK;
 
     dry_log_defer(1);
     f->options = dry_config_json(c, DRY_CMD_FINETUNE);
     if (!f->options)
         status = DRY_ERR_MEMORY;
-    if (!status && f->rank == 0) {
-        status = dry_dir_make(c->output);
-        if (!status)
-            status = check_folder(c->output, &f->earlier);
+    if (!status && f->rank == 0 && dry_file_is_dir(c->output)) {
+        status = check_folder(c->output, &f->earlier);
         if (!status)
             status = take_lock(f, c->output);
     }
+    if (!status && f->rank == 0)
+        status = check_resume(c);
     status = dry_comm_agree(f->comm, status);
     if (!status)
-        status = share_contract(f, &before);
+        status = share_contract(f);
     if (!status)
-        status = dry_comm_agree(f->comm, inherit_batch(f, before));
+        status = dry_comm_agree(f->comm, inherit_batch(f));
     dry_log_defer(0);
-    json_decref(before);
+    return status;
+}
+
+enum dry_status dry_finetune_folder(struct dry_finetune *f)
+{
+    const char *output = f->call->config->output;
+    int earlier = 0;
+    enum dry_status status = DRY_OK;
+
+    dry_log_defer(1);
+    if (f->rank == 0 && f->lock < 0) {
+        status = dry_dir_make(output);
+        if (!status)
+            status = take_lock(f, output);
+        if (!status)
+            status = check_folder(output, &earlier);
+        if (!status && earlier) {
+            dry_error(
+                "--output %s: another drydock has begun a run in this folder just now; start again to go "
+                "on with it, or give another folder",
+                output);
+            status = DRY_ERR_USAGE;
+        }
+    }
+    status = dry_comm_agree(f->comm, status);
+    dry_log_defer(0);
     return status;
 }

@@ -155,6 +155,32 @@ static int same_batch(const struct dry_contract *a, const struct dry_contract *b
            a->micro_tokens == b->micro_tokens;
 }
 
+/* Local. A finished run has no step left that another batch could apply to. */
+static enum dry_status check_unfinished(const struct dry_finetune *f)
+{
+    const struct dry_contract *then = &f->state.contract;
+    const char *output = f->call->config->output;
+
+    if (!f->call->config->accept_batch_change || f->state.step < then->steps ||
+        same_batch(then, &f->contract))
+        return DRY_OK;
+    dry_error(
+        "--accept-batch-change: the run in %s has done all of its %lld step%s: no step is left to change; "
+        "to train on, give a new --output and --init-adapter '%s/adapter'",
+        output, (long long)then->steps, dry_plural(then->steps), output);
+    return DRY_ERR_USAGE;
+}
+
+enum dry_status dry_finetune_compare(const struct dry_finetune *f, const struct dry_contract *then,
+                                     const char *accept, double *factor)
+{
+    enum dry_status status = dry_contract_compare(then, &f->contract, accept, factor);
+
+    if (status == DRY_ERR_USAGE && f->before)
+        dry_config_differences(f->before, f->options);
+    return status;
+}
+
 enum dry_status dry_finetune_resume(struct dry_finetune *f)
 {
     const char *accept = f->call->config->accept_batch_change;
@@ -175,11 +201,14 @@ enum dry_status dry_finetune_resume(struct dry_finetune *f)
     if (!status)
         status = share_state(f);
     if (!status && f->resumed) {
-        status = dry_comm_agree(f->comm, dry_contract_compare(&s->contract, &f->contract, accept, &factor));
+        status = check_unfinished(f);
+        if (!status)
+            status = dry_finetune_compare(f, &s->contract, accept, &factor);
+        status = dry_comm_agree(f->comm, status);
         if (!status && !same_batch(&s->contract, &f->contract))
             status = change_batch(f, factor);
     } else if (!status && f->earlier) {
-        status = dry_comm_agree(f->comm, dry_contract_compare(&f->then, &f->contract, accept, &factor));
+        status = dry_comm_agree(f->comm, dry_finetune_compare(f, &f->then, accept, &factor));
         s->rate_factor = factor;
         if (!status)
             dry_info("the run in %s left no checkpoint: it begins anew", f->call->config->output);

@@ -91,20 +91,23 @@ static enum dry_status refuse_ambiguous(const struct dry_config *c, int ranks, i
     else
         snprintf(why, sizeof why, "drydock runs as %d ranks and no --devices list confirms that number",
                  ranks);
-    dry_error("%s: %lld micro-batches of %lld records per rank leave the effective batch open, since %s; "
+    dry_error("%s: %lld micro-batch%s of %lld record%s per rank leave%s the effective batch open, since %s; "
               "state it, with "
               "one of these two commands:",
               dry_config_place(c, "gradient-accumulation-steps"), (long long)c->gradient_accumulation_steps,
-              (long long)c->per_device_batch_size, why);
+              c->gradient_accumulation_steps == 1 ? "" : "es", (long long)c->per_device_batch_size,
+              dry_plural(c->per_device_batch_size), c->gradient_accumulation_steps == 1 ? "s" : "", why);
     dry_error_more("%s", kept.data);
     dry_error_more(
-        "    as on one device: %lld records per step, %lld steps per epoch, learning rate %s (kept)",
-        (long long)one, (long long)divide_up(records, one), rate);
+        "    as on one device: %lld record%s per step, %lld step%s per epoch, learning rate %s (kept)",
+        (long long)one, dry_plural(one), (long long)divide_up(records, one),
+        dry_plural(divide_up(records, one)), rate);
     dry_error_more("%s", grown.data);
-    dry_error_more("    times the ranks: %lld records per step, %lld steps per epoch; learning rate %s "
+    dry_error_more("    times the ranks: %lld record%s per step, %lld step%s per epoch; learning rate %s "
                    "unless you change "
                    "it: the linear rule would ask for %s, square root %s",
-                   (long long)all, (long long)divide_up(records, all), rate, linear, root);
+                   (long long)all, dry_plural(all), (long long)divide_up(records, all),
+                   dry_plural(divide_up(records, all)), rate, linear, root);
     status = DRY_ERR_USAGE;
 out:
     dry_buffer_reset(&kept);

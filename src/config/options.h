@@ -146,6 +146,9 @@ int dry_map_next(const char **at, const char **key, size_t *key_length, const ch
 /* Local. Object of name -> {value, origin} for run.json; names as in a file; caller decrefs. NULL: no memory.
  */
 json_t *dry_config_json(const struct dry_config *c, unsigned command);
+/* Local. Under the error just logged: the contract's options whose values differ in two copies of
+ * dry_config_json. */
+void dry_config_differences(const json_t *then, const json_t *now);
 /* Local. Command and every value whose scope is not LOCAL, with its origin, a line each, in new memory: ranks
  * compare it. */
 enum dry_status dry_config_text(const struct dry_config *c, char **text);

@@ -467,6 +467,43 @@ json_t *dry_config_json(const struct dry_config *c, unsigned command)
     return all;
 }
 
+static int append_value(struct dry_buffer *b, const json_t *value)
+{
+    char *text = json_is_string(value) || json_is_null(value)
+                     ? NULL
+                     : json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(12));
+    int failed;
+
+    if (json_is_string(value))
+        failed = dry_buffer_printf(b, "\"%s\"", json_string_value(value));
+    else
+        failed = dry_buffer_printf(b, "%s", text ? text : "not given");
+    free(text);
+    return failed;
+}
+
+void dry_config_differences(const json_t *then, const json_t *now)
+{
+    const struct dry_option *table = dry_option_table();
+    struct dry_buffer b = {0};
+    int failed = 0;
+
+    for (int i = 0; table[i].flag && !failed; i++) {
+        char key[DRY_KEY_SIZE];
+        const json_t *before, *after;
+        dry_option_key(&table[i], key);
+        before = json_object_get(json_object_get(then, key), "value");
+        after = json_object_get(json_object_get(now, key), "value");
+        if (table[i].scope != DRY_SCOPE_CONTRACT || !before || !after || json_equal(before, after))
+            continue;
+        failed = dry_buffer_printf(&b, "%s--%s ", b.len ? ", " : "options then and now: ", table[i].flag) ||
+                 append_value(&b, before) || dry_buffer_printf(&b, " -> ") || append_value(&b, after);
+    }
+    if (b.len && !failed)
+        dry_error_more("%s", b.data);
+    dry_buffer_reset(&b);
+}
+
 enum dry_status dry_config_text(const struct dry_config *c, char **text)
 {
     const struct dry_option *table = dry_option_table();

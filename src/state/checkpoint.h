@@ -37,7 +37,8 @@ void dry_checkpoint_release(struct dry_checkpoint *c); /* frees options and mani
 /* Local. Finds where to resume: which = "auto" (newest that reads whole; each damaged one is named and passed
  * over), "never", a step number, or a file. *path NULL: nothing to resume from (auto, never), in new memory
  * otherwise. INPUT: the step or file asked for is not there; in auto also when checkpoints are there and all
- * are damaged, or the newest whole one is of another adapter: starting anew in silence would lose the run. */
+ * are damaged, or the newest whole one is of another adapter: starting anew in silence would lose the run.
+ * The adapter is used by auto only, and may be NULL otherwise. */
 enum dry_status dry_checkpoint_find(const char *output, const char *which, const struct dry_adapter *a,
                                     char **path);
 /* Local. Step of the newest checkpoint by name, whole or not; -1: there is none. IO. */
