@@ -7,6 +7,7 @@
 
 #include "cuda/cuda.h"
 #include "cuda/entry.h"
+#include "cuda/rotary.h"
 
 #include "base/log.h"
 #include "base/memory.h"
@@ -188,40 +189,6 @@ static enum dry_status cuda_footprint(const struct dry_base *base, const struct 
     return dry_cuda_layout(&c, weights, state, workspace);
 }
 
-/* Cosine and sine as the CPU backend has them: float32 angles, as Transformers. */
-static enum dry_status rotary_tables(struct dry_cuda *c)
-{
-    int64_t half = c->arch->head_dim / 2, n = c->limits.longest * half;
-    double *inverse = dry_alloc((size_t)half, sizeof *inverse, "rotary frequencies");
-    float *table = dry_alloc((size_t)n, 2 * sizeof *table, "rotary tables");
-    enum dry_status status = inverse && table ? DRY_OK : DRY_ERR_MEMORY;
-
-    if (status)
-        goto out;
-    dry_arch_inv_freq(c->arch, inverse);
-#pragma omp parallel for schedule(static)
-    for (int64_t p = 0; p < c->limits.longest; p++)
-        for (int64_t i = 0; i < half; i++) {
-            float angle = (float)p * (float)inverse[i];
-            table[p * half + i] = (float)cos((double)angle);
-            table[n + p * half + i] = (float)sin((double)angle);
-        }
-    status = dry_cuda_check(
-        c, cudaMemcpyAsync(c->cosine, table, (size_t)n * sizeof *table, cudaMemcpyHostToDevice, c->stream),
-        "cudaMemcpyAsync");
-    if (!status)
-        status = dry_cuda_check(
-            c,
-            cudaMemcpyAsync(c->sine, table + n, (size_t)n * sizeof *table, cudaMemcpyHostToDevice, c->stream),
-            "cudaMemcpyAsync");
-    if (!status)
-        status = dry_cuda_check(c, cudaStreamSynchronize(c->stream), "cudaStreamSynchronize");
-out:
-    dry_free(table);
-    dry_free(inverse);
-    return status;
-}
-
 static enum dry_status allocate(struct dry_cuda *c)
 {
     size_t weights, state, workspace;
@@ -271,7 +238,7 @@ static enum dry_status cuda_load(struct dry_backend *b, const struct dry_base *b
         status = dry_cuda_attention_create(c);
     if (!status)
         status = dry_cuda_fill_weights(c);
-    return status ? status : rotary_tables(c);
+    return status ? status : dry_cuda_rotary_tables(c);
 }
 
 static enum dry_status cuda_arena(struct dry_backend *b, size_t bytes, void **arena)

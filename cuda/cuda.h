@@ -90,9 +90,8 @@ struct dry_cuda {
     int64_t *piece;       /* pinned, DRY_CUDA_PIECE words */
     float *cosine, *sine; /* [longest, D / 2] device */
     dry_bf16 *hidden;     /* [chunk, H] gathered, normalised supervised rows */
-    dry_bf16 *logits;     /* [chunk, V]; in place their gradient */
+    dry_bf16 *logits;     /* [chunk, V], pitch dry_cuda_logits_pitch; in place their gradient */
     dry_bf16 *dhidden;    /* [chunk, H] */
-    float *row_loss;      /* [chunk] */
     int64_t chunk;
     float *reduce; /* scratch of two-stage reductions over rows (dA, dB) */
     size_t reduce_bytes;
@@ -114,6 +113,11 @@ static inline struct dry_cuda *dry_cuda_of(struct dry_backend *b)
 static inline int64_t dry_cuda_pitch(const struct dry_cuda *c, int64_t width)
 {
     return width + c->pad;
+}
+/* Rows of logits start on 16 bytes, whatever the vocabulary: for vectors, and for the matrix units. */
+static inline int64_t dry_cuda_logits_pitch(const struct dry_cuda *c)
+{
+    return (c->arch->vocab + 7) / 8 * 8;
 }
 
 /* check.c. Local. OK for cudaSuccess; else one error line with the call's name and the device, DEVICE (MEMORY

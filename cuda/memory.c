@@ -142,8 +142,7 @@ static void workspace_layout(struct dry_cuda *c, struct carve *k)
     c->chunk = chunk_rows(c);
     c->hidden = halves(k, c->chunk, a->hidden);
     c->dhidden = halves(k, l->training ? c->chunk : 0, a->hidden);
-    c->logits = halves(k, c->chunk, a->vocab);
-    c->row_loss = floats(k, c->chunk, 1);
+    c->logits = halves(k, c->chunk, dry_cuda_logits_pitch(c));
     c->partial = carve(k, c->gradients / DRY_CUDA_NORM_BLOCK + 1, 1, sizeof *c->partial);
     c->reduce_bytes = dry_cuda_reduce_bytes(c);
     c->reduce = carve(k, 1, (int64_t)c->reduce_bytes, 1);

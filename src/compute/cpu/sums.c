@@ -6,9 +6,8 @@
 
 #include "compute/cpu/cpu.h"
 
-#include "base/log.h"
+#include "compute/update.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
@@ -93,33 +92,6 @@ enum dry_status dry_cpu_gradient_get(struct dry_backend *b, float *gradient)
     return DRY_OK;
 }
 
-/* Raised flags or nothing to average over: said here, once, by the rank that finds it. */
-static enum dry_status check_words(const int64_t words[DRY_SUMS], int64_t step)
-{
-    if (words[DRY_SUM_FLAGS] & (DRY_FLAG_RANGE - 1)) {
-        dry_error("step %" PRId64
-                  ": a loss or gradient is not finite; lower --learning-rate or set --max-grad-norm, and "
-                  "check the base's weights for values that are not finite",
-                  step);
-        return DRY_ERR_NUMERIC;
-    }
-    if (words[DRY_SUM_FLAGS]) {
-        dry_error("step %" PRId64
-                  ": a gradient sum left its range of 2^%d; the run diverges: lower --learning-rate or "
-                  "--alpha, or use a smaller --effective-batch",
-                  step, DRY_GRAD_LIMIT_BITS - DRY_GRAD_BITS);
-        return DRY_ERR_NUMERIC;
-    }
-    if (words[DRY_SUM_TOKENS] <= 0) {
-        dry_error("step %" PRId64
-                  ": no supervised token in the step, so there is no mean loss; check the data with "
-                  "drydock prepare",
-                  step);
-        return DRY_ERR_NUMERIC;
-    }
-    return DRY_OK;
-}
-
 static double gradient_norm(struct dry_cpu *cpu, double scale)
 {
     int64_t blocks = (cpu->gradients + DRY_CPU_NORM_BLOCK - 1) / DRY_CPU_NORM_BLOCK;
@@ -145,27 +117,23 @@ enum dry_status dry_cpu_adamw(struct dry_backend *b, const struct dry_adamw *o, 
 {
     struct dry_cpu *cpu = dry_cpu_of(b);
     const int64_t *words = dry_cpu_words(cpu);
-    enum dry_status status = check_words(words, o->step);
+    enum dry_status status = dry_update_check(words, o->step);
 
     if (status)
         return status;
     double scale = ldexp(1, -DRY_GRAD_BITS) / (double)words[DRY_SUM_TOKENS];
     double before = gradient_norm(cpu, scale);
     double clip = o->max_norm > 0 && o->max_norm / (before + 1e-6) < 1 ? o->max_norm / (before + 1e-6) : 1;
-    /* PyTorch's AdamW, term by term: its scalars are doubles, its tensors float32. */
-    float decay = (float)(1 - o->rate * o->decay);
-    float weight1 = (float)(1 - o->beta1), beta2 = (float)o->beta2, weight2 = (float)(1 - o->beta2);
-    float step = (float)(o->rate / (1 - pow(o->beta1, (double)o->step)));
-    float root = (float)sqrt(1 - pow(o->beta2, (double)o->step)), epsilon = (float)o->epsilon;
+    struct dry_adamw_terms t = dry_update_terms(o);
 
 #pragma omp parallel for schedule(static) num_threads(cpu->threads)
     for (int64_t i = 0; i < cpu->gradients; i++) {
         float g = (float)((double)cpu->sums[i] * scale * clip);
-        float m = cpu->m[i] + weight1 * (g - cpu->m[i]);
-        float v = cpu->v[i] * beta2 + weight2 * g * g;
+        float m = cpu->m[i] + t.weight1 * (g - cpu->m[i]);
+        float v = cpu->v[i] * t.beta2 + t.weight2 * g * g;
         cpu->m[i] = m;
         cpu->v[i] = v;
-        cpu->values[i] = cpu->values[i] * decay - step * (m / (sqrtf(v) / root + epsilon));
+        cpu->values[i] = cpu->values[i] * t.decay - t.step * (m / (sqrtf(v) / t.root + t.epsilon));
     }
     *norm = before;
     return DRY_OK;
