@@ -264,7 +264,7 @@ static struct heads heads_of(const struct dry_cuda *c, const struct dry_cuda_lay
     h.q_heads = (unsigned)a->heads;
     h.heads = (unsigned)(a->heads + a->kv_heads);
     h.half = (int)(a->head_dim / 2);
-    h.pitch = dry_cuda_pitch(c, dry_group_out(a, DRY_GROUP_QKV));
+    h.pitch = dry_cuda_pitch(c, (a->heads + 2 * a->kv_heads) * a->head_dim);
     h.position = c->position;
     h.cosine = c->cosine;
     h.sine = c->sine;
