@@ -390,6 +390,9 @@ static enum dry_status cuda_batch(struct dry_backend *b, const struct dry_batch 
     if (status)
         return status;
     stage(c, batch);
+    status = dry_cuda_attention_batch(c, batch, staged(c, c->sequences));
+    if (status)
+        return status;
     c->batch = *batch;
     c->batch.id = c->id;
     c->batch.position = c->position;

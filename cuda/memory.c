@@ -124,6 +124,7 @@ static void batch_layout(struct dry_cuda *c, struct carve *k)
     c->record = carve(k, l->records, 1, sizeof *c->record);
     c->row = carve(k, l->rows, 1, sizeof *c->row);
     c->label = carve(k, l->rows, 1, sizeof *c->label);
+    c->sequences = carve(k, dry_cuda_attention_words(c), 1, sizeof *c->sequences);
     c->batch_bytes = k->used - first;
 }
 
