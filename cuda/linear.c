@@ -19,7 +19,7 @@
 
 #include <string.h>
 
-enum { COLUMN_MULTIPLE = 64, LEAST_EIGHT = 8, MOST_RUNS = 1024 };
+enum { COLUMN_MULTIPLE = 64, EIGHT = 8, MOST_RUNS = 1024 };
 
 /* A kind of thin product at a width on this device. */
 struct plan {
@@ -38,7 +38,8 @@ struct group {
     int in, out, tokens, useful;
     int64_t x_pitch, y_pitch, w_pitch;
     const dry_bf16 *weight, *bias;
-    int drops, members, ranks;
+    int drops, aligned; /* aligned: rows can be moved in pieces of 16 bytes */
+    int members, ranks;
     int columns; /* of the pad in use: ranks, rounded up */
     struct dry_cuda_member member[3];
 };
@@ -76,6 +77,9 @@ static void group_make(struct dry_cuda *c, int64_t layer, enum dry_group which, 
         g->ranks = 0;
     g->columns = rounded(g->ranks, COLUMN_MULTIPLE);
     g->drops = c->adapter && c->dropout && c->adapter->dropout > 0;
+    g->aligned = g->in % EIGHT == 0;
+    for (int i = 0; i < g->members; i++)
+        g->aligned = g->aligned && g->member[i].out % EIGHT == 0;
 }
 
 static float dropout_factor(const struct group *g)
@@ -93,6 +97,29 @@ static int units_of(int pad_first, int end)
     return (end - pad_first + DRY_SKINNY_UNIT - 1) / DRY_SKINNY_UNIT;
 }
 
+static const struct plan *plan_of(const struct group *g, enum dry_skinny kind, int units)
+{
+    const struct plan *p;
+
+    if (!g->aligned || units > DRY_SKINNY_UNITS)
+        return NULL;
+    p = &g->c->linear->plan[kind][units - 1];
+    return p->columns ? p : NULL;
+}
+
+/* Whether columns up to `end` of the pad may join a run: general products take one member. Without plans only
+ * sizes are asked for, and joining needs most. */
+static int run_takes(const struct group *g, const struct run *r, int end)
+{
+    int units = units_of(r->pad_first, end);
+
+    if (g->drops)
+        return 0;
+    if (!g->c->linear)
+        return units <= DRY_SKINNY_UNITS;
+    return plan_of(g, DRY_SKINNY_XA, units) && plan_of(g, DRY_SKINNY_DA, units);
+}
+
 /* The runs of a group that has ranks. */
 static int runs_make(const struct group *g, struct run run[3])
 {
@@ -103,7 +130,7 @@ static int runs_make(const struct group *g, struct run run[3])
         struct run *r = runs ? &run[runs - 1] : NULL;
         if (m->rank == 0)
             continue;
-        if (!r || g->drops || units_of(r->pad_first, m->rank_first + m->rank) > DRY_SKINNY_UNITS) {
+        if (!r || !run_takes(g, r, m->rank_first + m->rank)) {
             if (r)
                 r->end = m->rank_first;
             r = &run[runs++];
@@ -117,26 +144,6 @@ static int runs_make(const struct group *g, struct run run[3])
     if (runs)
         run[runs - 1].end = g->columns;
     return runs;
-}
-
-static const struct plan *plan_of(const struct group *g, enum dry_skinny kind, int units)
-{
-    const struct plan *p;
-
-    if (units > DRY_SKINNY_UNITS)
-        return NULL;
-    p = &g->c->linear->plan[kind][units - 1];
-    return p->columns ? p : NULL;
-}
-
-/* 16-byte pieces everywhere. */
-static int aligned(const struct group *g, const void *z)
-{
-    int all = (uintptr_t)z % 16 == 0 && g->in % LEAST_EIGHT == 0 && g->out % LEAST_EIGHT == 0;
-
-    for (int i = 0; i < g->members; i++)
-        all = all && g->member[i].out % LEAST_EIGHT == 0;
-    return all;
 }
 
 static int slices_of(int columns, int slice)
@@ -172,7 +179,7 @@ static struct dry_skinny_job job_make(const struct group *g, const dry_bf16 *z, 
     j.m_pitch = g->w_pitch;
     j.partial = c->reduce;
     j.sums = c->sums;
-    j.flags = c->sums ? c->sums + c->gradients + DRY_SUM_FLAGS : NULL;
+    j.words = c->sums + c->gradients;
     return j;
 }
 
@@ -201,7 +208,7 @@ static enum dry_status pad_clear(const struct group *g, dry_bf16 *pad, int64_t p
 /* A run's columns of x's pad = scale z A^T. */
 static enum dry_status run_xa(const struct group *g, const struct run *r, const dry_bf16 *z, dry_bf16 *pad)
 {
-    const struct plan *p = aligned(g, z) ? plan_of(g, DRY_SKINNY_XA, r->units) : NULL;
+    const struct plan *p = plan_of(g, DRY_SKINNY_XA, r->units);
     struct dry_cuda *c = g->c;
     struct dry_skinny_finish f = {
         .tokens = g->tokens, .useful = g->useful, .first = r->begin, .end = r->end, .pad = pad};
@@ -245,12 +252,11 @@ static enum dry_status run_xa(const struct group *g, const struct run *r, const 
 
 static struct dry_skinny_mask mask_of(const struct group *g, const struct dry_cuda_member *m)
 {
-    const uint64_t purpose_stride = 0x9E3779B97F4A7C15; /* base/random.c */
     struct dry_cuda *c = g->c;
 
-    return (struct dry_skinny_mask){.key = c->options.seed + DRY_RANDOM_DROPOUT * purpose_stride,
-                                    .base = dry_dropout_column(0, g->layer, (enum dry_proj)m->proj, 0),
-                                    .per_position = dry_dropout_column(1, 0, (enum dry_proj)0, 0),
+    return (struct dry_skinny_mask){.seed = c->options.seed,
+                                    .layer = g->layer,
+                                    .proj = (enum dry_proj)m->proj,
                                     .row_key = c->row_key,
                                     .position = c->position,
                                     .threshold = dry_dropout_threshold(c->adapter->dropout),
@@ -359,10 +365,9 @@ static enum dry_status fused_dy(const struct group *g, const struct plan *p, int
 /* The scratch's product [n elements] to the sums. */
 static enum dry_status gradient_add(struct dry_cuda *c, int64_t n, float factor, int64_t at)
 {
-    return dry_cuda_check(c,
-                          dry_cuda_gradient_launch(c->reduce, n, factor, c->sums + at,
-                                                   c->sums + c->gradients + DRY_SUM_FLAGS, c->stream),
-                          "a gradient's sum");
+    return dry_cuda_check(
+        c, dry_cuda_gradient_launch(c->reduce, n, factor, c->sums + at, c->sums + c->gradients, c->stream),
+        "a gradient's sum");
 }
 
 /* The same for one member by general products. */
@@ -395,7 +400,7 @@ static enum dry_status general_dy(const struct group *g, const struct dry_cuda_m
 static enum dry_status product_dy(const struct group *g, const dry_bf16 *x_pad, dry_bf16 *dy)
 {
     int units = units_of_dy(g);
-    const struct plan *p = aligned(g, dy) ? plan_of(g, DRY_SKINNY_DY, units) : NULL;
+    const struct plan *p = plan_of(g, DRY_SKINNY_DY, units);
     enum dry_status status = DRY_OK;
 
     if (p)
@@ -410,7 +415,7 @@ static enum dry_status product_dy(const struct group *g, const dry_bf16 *x_pad, 
 static enum dry_status run_da(const struct group *g, const struct run *r, const dry_bf16 *z,
                               const dry_bf16 *u)
 {
-    const struct plan *p = aligned(g, z) ? plan_of(g, DRY_SKINNY_DA, r->units) : NULL;
+    const struct plan *p = plan_of(g, DRY_SKINNY_DA, r->units);
     struct dry_cuda *c = g->c;
     struct dry_skinny_job j = job_make(g, z, g->x_pitch);
 

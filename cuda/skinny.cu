@@ -13,6 +13,9 @@
  */
 #include "cuda/skinny.h"
 
+#include "cuda/fixed.cuh"
+#include "cuda/philox.cuh"
+
 #include <cuda_bf16.h>
 
 enum { THREADS = 256, WARPS = THREADS / 32, ROWS = DRY_SKINNY_ROWS, UNIT = DRY_SKINNY_UNIT, QUARTERS = 4 };
@@ -244,47 +247,42 @@ __device__ __forceinline__ static void gradient_step(float (*d)[2 * K::units][4]
     }
 }
 
-/* One float32 gradient to its exact sum: the rule of compute/cpu/sums.c. Returns flags. */
-__device__ __forceinline__ static int64_t sum_add(int64_t *sum, float g)
-{
-    float v = g * (float)(INT64_C(1) << DRY_GRAD_BITS); /* exact: a power of two */
-
-    if (!isfinite(g))
-        return DRY_FLAG_NOT_FINITE;
-    if (!(fabsf(v) < (float)DRY_GRAD_LIMIT))
-        return DRY_FLAG_RANGE;
-    int64_t add = __float2ll_rn(v);
-    if (add == 0)
-        return 0;
-    int64_t total = (int64_t)atomicAdd((unsigned long long *)sum, (unsigned long long)add) + add;
-    return total >= DRY_GRAD_LIMIT || total <= -DRY_GRAD_LIMIT ? DRY_FLAG_RANGE : 0;
-}
-
-__device__ __forceinline__ static void flags_raise(int64_t *word, int64_t flags)
-{
-    if (flags)
-        atomicOr((unsigned long long *)word, (unsigned long long)flags);
-}
-
-/* Gradient of column `column` of Z and column n of V: B [out, rank] of the segment's target, or A [rank, in] of that
- * target whose rank column it is. */
+/* Where in the sums column n of V begins; -1: nowhere. Column x of the segment lies x strides behind: B [out, rank] of the
+ * segment's target, or A [rank, in] of that target whose rank column n is. */
 template <dry_skinny KIND>
-__device__ __forceinline__ static int64_t gradient_add(const dry_skinny_job &j, const slice &w, int column, int n, float g)
+__device__ __forceinline__ static int64_t gradient_column(const dry_skinny_job &j, const slice &w, int n)
 {
     const dry_skinny_segment &s = *w.segment;
     int first = KIND == DRY_SKINNY_DY ? s.target : 0, last = KIND == DRY_SKINNY_DY ? s.target + 1 : j.targets;
 
-    if (column >= w.first + w.columns)
-        return 0;
     for (int i = first; i < last; i++) {
         const dry_skinny_target &t = j.target[i];
         int r = s.pad_first + n - t.rank_first;
-        if (r < 0 || r >= t.rank)
-            continue;
-        int64_t at = KIND == DRY_SKINNY_DY ? (int64_t)(column - s.first) * t.rank + r : (int64_t)r * s.columns + column;
-        return sum_add(j.sums + t.at + at, g * j.factor);
+        if (r >= 0 && r < t.rank)
+            return t.at + (KIND == DRY_SKINNY_DY ? r : (int64_t)r * s.columns);
     }
-    return 0;
+    return -1;
+}
+
+/* Some of a warp's gradients to the exact sums. Other blocks add to the same ones: integers, so in any order. All atomics
+ * are on their way before the first answer is looked at. */
+template <int N>
+__device__ __forceinline__ static int64_t sums_add(int64_t *sums, const int64_t at[N], const float g[N])
+{
+    int64_t add[N], total[N], flags = 0;
+
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        add[i] = at[i] >= 0 ? dry_cuda_gradient_added(0, g[i], &flags) : 0;
+        total[i] = add[i];
+        if (add[i] != 0)
+            total[i] += (int64_t)atomicAdd((unsigned long long *)(sums + at[i]), (unsigned long long)add[i]);
+    }
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        if (total[i] >= DRY_GRAD_LIMIT || total[i] <= -DRY_GRAD_LIMIT)
+            flags |= DRY_FLAG_RANGE;
+    return flags;
 }
 
 template <dry_skinny KIND, class K>
@@ -292,17 +290,24 @@ __device__ __forceinline__ static void gradient_store(const dry_skinny_job &j, c
                                                       const float (*d)[2 * K::units][4])
 {
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    int column = w.first + warp * K::tiles * 16 + lane / 4, n = lane % 4 * 2;
+    int inside = w.first - w.segment->first, stride = KIND == DRY_SKINNY_DY ? j.target[w.segment->target].rank : 1;
     int64_t flags = 0;
 
 #pragma unroll
-    for (int t = 0; t < K::tiles; t++)
+    for (int u = 0; u < 2 * K::units; u++) {
+        int64_t first[2] = {gradient_column<KIND>(j, w, u * 8 + lane % 4 * 2),
+                            gradient_column<KIND>(j, w, u * 8 + lane % 4 * 2 + 1)};
+        int64_t at[4 * K::tiles];
+        float g[4 * K::tiles];
 #pragma unroll
-        for (int u = 0; u < 2 * K::units; u++)
-#pragma unroll
-            for (int e = 0; e < 4; e++)
-                flags |= gradient_add<KIND>(j, w, column + t * 16 + e / 2 * 8, u * 8 + n + e % 2, d[t][u][e]);
-    flags_raise(j.flags, flags);
+        for (int i = 0; i < 4 * K::tiles; i++) {
+            int x = (warp * K::tiles + i / 4) * 16 + lane / 4 + i / 2 % 2 * 8;
+            at[i] = first[i % 2] >= 0 && x < w.columns ? first[i % 2] + (int64_t)(inside + x) * stride : -1;
+            g[i] = d[i / 4][u][i % 4] * j.factor;
+        }
+        flags |= sums_add<4 * K::tiles>(j.sums, at, g);
+    }
+    dry_cuda_flag(j.words, flags);
 }
 
 template <dry_skinny KIND, int UNITS, int COLUMNS>
@@ -439,23 +444,6 @@ cudaError_t dry_cuda_skinny_finish_launch(const struct dry_skinny_finish *f, cud
     return cudaGetLastError();
 }
 
-/* Philox4x32-10 as in base/random.c: words of counters (a, b). */
-__device__ __forceinline__ static uint4 random_words(uint64_t key, uint64_t a, uint64_t b)
-{
-    uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
-    uint4 c = make_uint4((uint32_t)a, (uint32_t)(a >> 32), (uint32_t)b, (uint32_t)(b >> 32));
-
-#pragma unroll
-    for (int round = 0; round < 10; round++) {
-        uint32_t h0 = __umulhi(0xD2511F53u, c.x), l0 = 0xD2511F53u * c.x;
-        uint32_t h1 = __umulhi(0xCD9E8D57u, c.z), l1 = 0xCD9E8D57u * c.z;
-        c = make_uint4(h1 ^ c.y ^ k0, l1, h0 ^ c.w ^ k1, l0);
-        k0 += 0x9E3779B9u;
-        k1 += 0xBB67AE85u;
-    }
-    return c;
-}
-
 /* Bytes 4 T W (6 when adding), some 80 operations for four elements. One thread each, with one load and store where rows
  * allow it (VECTOR). */
 template <bool ADD, bool VECTOR>
@@ -466,14 +454,14 @@ __global__ static void __launch_bounds__(THREADS)
     int across = (m.columns + 3) / 4;
     int64_t at = (int64_t)blockIdx.x * THREADS + threadIdx.x;
     int row = (int)(at / across), four = (int)(at % across);
-    uint32_t word[4] = {};
+    __align__(16) uint32_t word[4] = {};
 
     if (row >= m.tokens || (ADD && row >= m.useful))
         return;
     bool useful = row < m.useful;
     if (useful)
-        *(uint4 *)word = random_words(
-            m.key, m.row_key[row], m.base + (uint64_t)m.position[row] * m.per_position + (uint64_t)four);
+        *(uint4 *)word = dry_cuda_random_words(m.seed, DRY_RANDOM_DROPOUT, m.row_key[row],
+                                               dry_dropout_column(m.position[row], m.layer, m.proj, 4 * four));
     x += row * x_pitch;
     to += row * to_pitch;
     __align__(8) __nv_bfloat16 in[4] = {}, out[4] = {};
@@ -545,18 +533,19 @@ cudaError_t dry_cuda_drop_add_launch(const struct dry_skinny_mask *m, const dry_
 
 /* Bytes 20 n. */
 __global__ static void __launch_bounds__(THREADS) gradient_kernel(const float *g, int64_t n, float factor, int64_t *sums,
-                                                                  int64_t *flags)
+                                                                  int64_t *words)
 {
-    int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+    int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x, flags = 0;
 
     if (i < n)
-        flags_raise(flags, sum_add(sums + i, g[i] * factor));
+        dry_cuda_gradient_add(sums + i, g[i] * factor, &flags);
+    dry_cuda_flag(words, flags);
 }
 
-cudaError_t dry_cuda_gradient_launch(const float *g, int64_t n, float factor, int64_t *sums, int64_t *flags,
+cudaError_t dry_cuda_gradient_launch(const float *g, int64_t n, float factor, int64_t *sums, int64_t *words,
                                      cudaStream_t stream)
 {
-    gradient_kernel<<<(unsigned)((n + THREADS - 1) / THREADS), THREADS, 0, stream>>>(g, n, factor, sums, flags);
+    gradient_kernel<<<(unsigned)((n + THREADS - 1) / THREADS), THREADS, 0, stream>>>(g, n, factor, sums, words);
     return cudaGetLastError();
 }
 

@@ -12,6 +12,7 @@
 #define DRY_CUDA_SKINNY_H
 
 #include "cuda/cuda.h"
+#include "model/arch.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -44,7 +45,7 @@ struct dry_skinny_job {
     struct dry_skinny_segment segment[3];
     struct dry_skinny_target target[3];
     float *partial;
-    int64_t *sums, *flags;
+    int64_t *sums, *words;
     float factor; /* of the gradients */
 };
 /* One member's part of the pad: columns first .. end - 1 from its slices' columns first - pad_first ... */
@@ -67,9 +68,11 @@ struct dry_skinny_copy {
     int in, out, rank;
     dry_bf16 *to_a, *to_b;
 };
-/* LoRA's dropout on [T, columns]: which words are drawn for element (row, column). */
+/* LoRA's dropout of one module on its input [T, columns] (compute/dropout.h). */
 struct dry_skinny_mask {
-    uint64_t key, base, per_position; /* dry_dropout_column = base + position per_position + column / 4 */
+    uint64_t seed;
+    int64_t layer;
+    enum dry_proj proj;
     const uint64_t *row_key;
     const int32_t *position;
     uint32_t threshold;
@@ -91,7 +94,7 @@ cudaError_t dry_cuda_drop_launch(const struct dry_skinny_mask *m, const dry_bf16
 cudaError_t dry_cuda_drop_add_launch(const struct dry_skinny_mask *m, const dry_bf16 *x, int64_t x_pitch,
                                      float factor, dry_bf16 *to, int64_t to_pitch, cudaStream_t stream);
 /* sums [n] += factor * g [n] in fixed point. */
-cudaError_t dry_cuda_gradient_launch(const float *g, int64_t n, float factor, int64_t *sums, int64_t *flags,
+cudaError_t dry_cuda_gradient_launch(const float *g, int64_t n, float factor, int64_t *sums, int64_t *words,
                                      cudaStream_t stream);
 /* All copies from the masters. */
 cudaError_t dry_cuda_copies_launch(const struct dry_skinny_copy *copy, int copies, const float *masters,
