@@ -264,25 +264,38 @@ __device__ __forceinline__ static int64_t gradient_column(const dry_skinny_job &
     return -1;
 }
 
+/* *to += add, before: what was there; nothing is done for 0. One predicated instruction, without a branch that the compiler
+ * would wait for the answer in. */
+__device__ __forceinline__ static int64_t add_atomically(int64_t *to, int64_t add)
+{
+    int64_t before;
+
+    asm volatile("{\n\t.reg .pred any;\n\tsetp.ne.s64 any, %2, 0;\n\tmov.s64 %0, 0;\n\t"
+                 "@any atom.global.add.u64 %0, [%1], %2;\n\t}"
+                 : "=&l"(before)
+                 : "l"(to), "l"(add)
+                 : "memory");
+    return before;
+}
+
 /* Some of a warp's gradients to the exact sums. Other blocks add to the same ones: integers, so in any order. All atomics
  * are on their way before the first answer is looked at. */
 template <int N>
 __device__ __forceinline__ static int64_t sums_add(int64_t *sums, const int64_t at[N], const float g[N])
 {
-    int64_t add[N], total[N], flags = 0;
+    int64_t add[N], before[N], flags = 0;
+    int beyond = 0;
 
 #pragma unroll
-    for (int i = 0; i < N; i++) {
+    for (int i = 0; i < N; i++)
         add[i] = at[i] >= 0 ? dry_cuda_gradient_added(0, g[i], &flags) : 0;
-        total[i] = add[i];
-        if (add[i] != 0)
-            total[i] += (int64_t)atomicAdd((unsigned long long *)(sums + at[i]), (unsigned long long)add[i]);
-    }
 #pragma unroll
     for (int i = 0; i < N; i++)
-        if (total[i] >= DRY_GRAD_LIMIT || total[i] <= -DRY_GRAD_LIMIT)
-            flags |= DRY_FLAG_RANGE;
-    return flags;
+        before[i] = add_atomically(sums + at[i], add[i]);
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        beyond |= before[i] + add[i] >= DRY_GRAD_LIMIT || before[i] + add[i] <= -DRY_GRAD_LIMIT;
+    return beyond ? flags | DRY_FLAG_RANGE : flags;
 }
 
 template <dry_skinny KIND, class K>
