@@ -183,8 +183,6 @@ static void configurations(void)
     refused(TARGETS ", \"modules_to_save\": [\"lm_head\"]", "\"modules_to_save\"", "whole modules");
     refused(TARGETS ", \"bias\": \"all\"", "\"bias\"", "biases");
     refused(TARGETS ", \"fan_in_fan_out\": true", "\"fan_in_fan_out\"", "transposed weights");
-    refused(TARGETS ", \"layers_to_transform\": [0]", "\"layers_to_transform\"", "chosen layers");
-    refused(TARGETS ", \"exclude_modules\": [\"x\"]", "\"exclude_modules\"", "excluded modules");
     refused(TARGETS ", \"use_qalora\": true", "\"use_qalora\"", "QALoRA");
     refused(TARGETS ", \"trainable_token_indices\": [1]", "\"trainable_token_indices\"", "trained tokens");
     refused(TARGETS ", \"lora_bias\": true", "\"lora_bias\"", "LoRA with a bias");
@@ -194,6 +192,42 @@ static void configurations(void)
     refused(TARGETS ", \"lora_dropout\": 1.0", "lora_dropout", "dropout of all");
     refused(TARGETS ", \"rank_pattern\": {\"q_proj\": 0}", "rank 0", "a rank of 0");
     refused(TARGETS ", \"rank_pattern\": {\"q_proj\": \"x\"}", "rank_pattern", "a rank that is a text");
+}
+
+/* layers_to_transform and exclude_modules, by PEFT's rules. */
+static void narrowed(void)
+{
+    struct dry_adapter *a;
+
+    reads(TARGETS ", \"layers_to_transform\": [0, 2]", 4, "chosen layers");
+    reads(TARGETS ", \"layers_to_transform\": 0, \"layers_pattern\": \"layers\"", 2,
+          "one layer of the list's name");
+    reads(TARGETS ", \"layers_to_transform\": [], \"layers_pattern\": null", 6,
+          "an empty list of layers: all");
+    refused(TARGETS ", \"layers_to_transform\": [3]", "none of the base's 3 layers", "a layer too many");
+    refused(TARGETS ", \"layers_to_transform\": [true]", "\"layers_to_transform\"",
+            "a layer that is no number");
+    refused(TARGETS ", \"layers_to_transform\": [0], \"layers_pattern\": \"h\"", "\"layers_pattern\"",
+            "layers of another name");
+    refused("\"target_modules\": \".*q_proj\", \"layers_to_transform\": [0]", "\"layers_to_transform\"",
+            "chosen layers of an expression");
+    reads(TARGETS ", \"exclude_modules\": [\"v_proj\", \"layers.0.self_attn.q_proj\", \"x\"]", 2,
+          "excluded ends of names");
+    reads("\"target_modules\": \"all-linear\", \"exclude_modules\": \".*mlp.*\"", 12,
+          "an excluded expression");
+    reads("\"target_modules\": \".*\", \"exclude_modules\": [\"lm_head\", \"embed_tokens\"]", 21,
+          "an expression without the head that it would take");
+    refused("\"target_modules\": \".*\", \"exclude_modules\": [\"lm_head\"]", "embed_tokens",
+            "an expression that still takes the embedding");
+    refused(TARGETS ", \"exclude_modules\": [1]", "\"exclude_modules\"", "a number as an excluded name");
+    refused(TARGETS ", \"exclude_modules\": {\"x\": 1}", "\"exclude_modules\"",
+            "an object of excluded names");
+    refused(TARGETS ", \"exclude_modules\": \".*\"", "matches no module", "everything excluded");
+    refused(TARGETS ", \"exclude_modules\": \"(\"", "exclude_modules", "an excluded expression that is none");
+    a = read_config(TARGETS ", \"layers_to_transform\": [1]");
+    tap_ok(a && dry_adapter_at(a, 1, DRY_PROJ_V) && !dry_adapter_at(a, 0, DRY_PROJ_V),
+           "the layer that was chosen");
+    dry_adapter_destroy(a);
 }
 
 static void write_tensor(const char *name, int64_t rows, int64_t columns, float value)
@@ -249,6 +283,7 @@ int main(void)
     scratch_begin();
     round_trips();
     configurations();
+    narrowed();
     values();
     capture_begin();
     tap_ok(dry_peft_open(scratch_path("none"), &arch, &a) == DRY_ERR_INPUT &&

@@ -12,8 +12,9 @@
  * module, so that their order does not matter. IO. */
 enum dry_status dry_peft_save(const char *dir, const struct dry_adapter *a, const float *values, const char *base_name);
 /* Local. Reads the configuration and makes the adapter for this architecture: target_modules as list, "all-linear" or
- * regular expression, rank_pattern and alpha_pattern, rsLoRA. What LoRA here does not know (DoRA, modules_to_save, bias,
- * other peft_type, layers_to_transform, fan_in_fan_out, use_qalora ...) is refused by name when it is switched on. INPUT. */
+ * regular expression, exclude_modules, layers_to_transform, rank_pattern and alpha_pattern, rsLoRA. What LoRA here does not
+ * know (DoRA, modules_to_save, bias, other peft_type, fan_in_fan_out, use_qalora ...) is refused by name when it is switched
+ * on. INPUT. */
 enum dry_status dry_peft_open(const char *dir, const struct dry_arch *arch, struct dry_adapter **a);
 /* Local. Values [parameters] of an adapter made by dry_peft_open: every tensor present, none unexpected, any float type.
  * INPUT. */

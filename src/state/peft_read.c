@@ -38,8 +38,10 @@ static const char *const known_keys[] = {
     "corda_config",
     "ensure_weight_tying",
     "eva_config",
+    "exclude_modules",
     "inference_mode",
     "layers_pattern",
+    "layers_to_transform",
     "loftq_config",
     "lora_ga_config",
     "megatron_core",
@@ -121,6 +123,62 @@ static int ends_in(const char *module, const char *target)
     return n >= k && strcmp(module + n - k, target) == 0 && (n == k || module[n - k - 1] == '.');
 }
 
+/* 1: the whole name matches; 0: not; -1: the engine gave up. */
+static int matches(struct dry_regex *re, const char *name)
+{
+    size_t begin, end;
+
+    return dry_regex_find(re, name, strlen(name), 0, &begin, &end);
+}
+
+/* An expression that must match whole names. */
+static enum dry_status whole_regex(const char *pattern, const char *path, const char *key,
+                                   struct dry_regex **re)
+{
+    char *whole = dry_format("\\A(?:%s)\\z", pattern), *where = dry_format("%s: %s", path, key);
+    enum dry_status s = whole && where ? dry_regex_create(whole, where, re) : DRY_ERR_MEMORY;
+
+    dry_free(where);
+    dry_free(whole);
+    return s;
+}
+
+/* exclude_modules: ends of names, or an expression; neither when blank. */
+struct exclusion {
+    const json_t *list;
+    struct dry_regex *re;
+};
+
+static enum dry_status read_exclusion(const json_t *root, const char *path, struct exclusion *e)
+{
+    const json_t *given = json_object_get(root, "exclude_modules");
+
+    if (!given || is_blank(given))
+        return DRY_OK;
+    if (json_is_string(given))
+        return whole_regex(json_string_value(given), path, "exclude_modules", &e->re);
+    for (size_t k = 0; k < json_array_size(given); k++)
+        if (!json_is_string(json_array_get(given, k)))
+            given = NULL;
+    if (!json_is_array(given)) {
+        dry_error("%s: key \"exclude_modules\" is neither a list of names nor a text", path);
+        return DRY_ERR_INPUT;
+    }
+    e->list = given;
+    return DRY_OK;
+}
+
+/* 1: excluded; 0: not; -1: the engine gave up. */
+static int is_excluded(const struct exclusion *e, const char *module)
+{
+    if (e->re)
+        return matches(e->re, module);
+    for (size_t k = 0; k < json_array_size(e->list); k++)
+        if (ends_in(module, json_string_value(json_array_get(e->list, k))))
+            return 1;
+    return 0;
+}
+
 static enum dry_status select_list(const json_t *list, const char *path, int64_t layers,
                                    unsigned char *chosen)
 {
@@ -147,22 +205,13 @@ static enum dry_status select_list(const json_t *list, const char *path, int64_t
     return DRY_OK;
 }
 
-/* 1: the whole name matches; 0: not; -1: the engine gave up. */
-static int matches(struct dry_regex *re, const char *name)
-{
-    size_t begin, end;
-
-    return dry_regex_find(re, name, strlen(name), 0, &begin, &end);
-}
-
 static enum dry_status select_regex(const char *pattern, const char *path, int64_t layers,
-                                    unsigned char *chosen)
+                                    const struct exclusion *excluded, unsigned char *chosen)
 {
     static const char *const others[] = {"lm_head", "model.embed_tokens"};
-    char *whole = dry_format("\\A(?:%s)\\z", pattern), *where = dry_format("%s: target_modules", path);
     struct dry_regex *re = NULL;
     char module[DRY_MODULE_NAME];
-    enum dry_status s = whole && where ? dry_regex_create(whole, where, &re) : DRY_ERR_MEMORY;
+    enum dry_status s = whole_regex(pattern, path, "target_modules", &re);
     int found;
 
     for (int64_t i = 0; i < layers * DRY_PROJS && !s; i++) {
@@ -172,7 +221,8 @@ static enum dry_status select_regex(const char *pattern, const char *path, int64
         s = found < 0 ? DRY_ERR_INPUT : DRY_OK;
     }
     for (size_t i = 0; i < sizeof others / sizeof *others && !s; i++) {
-        found = matches(re, others[i]);
+        found = is_excluded(excluded, others[i]);
+        found = found ? found < 0 : matches(re, others[i]);
         if (found > 0)
             dry_error(
                 "%s: key \"target_modules\": \"%s\" matches %s too; adapters on other modules than the seven "
@@ -181,17 +231,77 @@ static enum dry_status select_regex(const char *pattern, const char *path, int64
         s = found ? DRY_ERR_INPUT : DRY_OK;
     }
     dry_regex_destroy(re);
-    dry_free(where);
-    dry_free(whole);
     return s;
 }
 
-static enum dry_status select_modules(const json_t *root, const char *path, int64_t layers,
-                                      unsigned char *chosen)
+/* layers_pattern: nothing, or the name of the only list of layers. */
+static int is_layers_pattern(const json_t *value)
+{
+    const char *text = json_string_value(json_is_array(value) ? json_array_get(value, 0) : value);
+
+    return !value || is_blank(value) ||
+           (text && strcmp(text, "layers") == 0 && (!json_is_array(value) || json_array_size(value) == 1));
+}
+
+/* layers_to_transform: a list of targets is taken in these layers only. */
+static enum dry_status keep_layers(const json_t *root, const char *path, int64_t layers,
+                                   unsigned char *chosen)
+{
+    const json_t *given = json_object_get(root, "layers_to_transform");
+    unsigned char *kept;
+    size_t count = json_is_array(given) ? json_array_size(given) : 1;
+    enum dry_status s = DRY_OK;
+
+    if (!given || json_is_null(given) || count == 0)
+        return DRY_OK;
+    if (!json_is_array(json_object_get(root, "target_modules"))) {
+        dry_error("%s: key \"layers_to_transform\" goes with a list of target_modules only", path);
+        return DRY_ERR_INPUT;
+    }
+    if (!is_layers_pattern(json_object_get(root, "layers_pattern"))) {
+        dry_error("%s: key \"layers_pattern\" is not \"layers\", where these bases have their layers", path);
+        return DRY_ERR_INPUT;
+    }
+    kept = dry_alloc((size_t)layers, 1, "adapter layers");
+    if (!kept)
+        return DRY_ERR_MEMORY;
+    for (size_t k = 0; k < count && !s; k++) {
+        const json_t *layer = json_is_array(given) ? json_array_get(given, k) : given;
+
+        if (!json_is_integer(layer) || json_integer_value(layer) < 0 || json_integer_value(layer) >= layers) {
+            dry_error("%s: key \"layers_to_transform\": an entry is none of the base's %" PRId64 " layers",
+                      path, layers);
+            s = DRY_ERR_INPUT;
+        } else
+            kept[json_integer_value(layer)] = 1;
+    }
+    for (int64_t i = 0; i < layers * DRY_PROJS && !s; i++)
+        chosen[i] = chosen[i] && kept[i / DRY_PROJS];
+    dry_free(kept);
+    return s;
+}
+
+/* Takes the excluded modules out. */
+static enum dry_status drop_excluded(const struct exclusion *excluded, int64_t layers, unsigned char *chosen)
+{
+    char module[DRY_MODULE_NAME];
+    int found;
+
+    for (int64_t i = 0; i < layers * DRY_PROJS; i++) {
+        dry_module_name(i / DRY_PROJS, (enum dry_proj)(i % DRY_PROJS), module);
+        found = is_excluded(excluded, module);
+        if (found < 0)
+            return DRY_ERR_INPUT;
+        chosen[i] = chosen[i] && !found;
+    }
+    return DRY_OK;
+}
+
+static enum dry_status select_targets(const json_t *root, const char *path, int64_t layers,
+                                      const struct exclusion *excluded, unsigned char *chosen)
 {
     const json_t *targets = json_object_get(root, "target_modules");
     const char *text = json_string_value(targets);
-    enum dry_status s;
 
     if (text && strcasecmp(text, "all-linear") == 0) {
         memset(chosen, 1, (size_t)(layers * DRY_PROJS));
@@ -201,14 +311,27 @@ static enum dry_status select_modules(const json_t *root, const char *path, int6
         dry_error("%s: key \"target_modules\" is neither a list nor a text", path);
         return DRY_ERR_INPUT;
     }
-    s = text ? select_regex(text, path, layers, chosen) : select_list(targets, path, layers, chosen);
-    if (s)
-        return s;
+    return text ? select_regex(text, path, layers, excluded, chosen)
+                : select_list(targets, path, layers, chosen);
+}
+
+static enum dry_status select_modules(const json_t *root, const char *path, int64_t layers,
+                                      unsigned char *chosen)
+{
+    struct exclusion excluded = {0};
+    enum dry_status s;
+
+    if ((s = read_exclusion(root, path, &excluded)) ||
+        (s = select_targets(root, path, layers, &excluded, chosen)) ||
+        (s = keep_layers(root, path, layers, chosen)) || (s = drop_excluded(&excluded, layers, chosen)))
+        goto out;
     if (!memchr(chosen, 1, (size_t)(layers * DRY_PROJS))) {
         dry_error("%s: key \"target_modules\" matches no module of the base", path);
-        return DRY_ERR_INPUT;
+        s = DRY_ERR_INPUT;
     }
-    return DRY_OK;
+out:
+    dry_regex_destroy(excluded.re);
+    return s;
 }
 
 /* Ranks and alphas of the chosen modules. */
