@@ -73,8 +73,11 @@ static void group_make(struct dry_cuda *c, int64_t layer, enum dry_group which, 
         g->bias = c->layer[layer].bias[which];
     }
     g->members = dry_cuda_members(c, layer, which, g->member, &g->ranks);
-    if (!c->enabled)
+    if (!c->enabled) {
         g->ranks = 0;
+        for (int i = 0; i < g->members; i++)
+            g->member[i].rank = 0;
+    }
     g->columns = rounded(g->ranks, COLUMN_MULTIPLE);
     g->drops = c->adapter && c->dropout && c->adapter->dropout > 0;
     g->aligned = g->in % EIGHT == 0;
