@@ -8,6 +8,8 @@
  * of the base alone, so that the adapter's columns count as time only; "plain" is the same product without
  * them.
  */
+#include "config.h"
+
 #include "cuda/linear.c" /* its functions one by one */
 
 #include <stdio.h>
