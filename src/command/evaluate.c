@@ -5,6 +5,7 @@
  */
 #include "config.h"
 
+#include "command/lengths.h"
 #include "command/setup.h"
 
 #include "base/file.h"
@@ -142,7 +143,6 @@ static enum dry_status print_json(const struct evaluation *e)
     json_t *root = json_pack("{s:s, s:s, s:I, s:I, s:o}", "base", e->call->config->base, "data",
                              e->call->config->data, "records", (json_int_t)v->records, "tokens",
                              (json_int_t)v->tokens, "base_result", row_json(e->base_loss, e->supervised));
-    char *text = NULL;
 
     if (root && e->adapter &&
         (json_object_set_new(root, "adapter", json_string(e->folder)) ||
@@ -151,16 +151,7 @@ static enum dry_status print_json(const struct evaluation *e)
         json_decref(root);
         root = NULL;
     }
-    if (root)
-        text = json_dumps(root, JSON_INDENT(2));
-    json_decref(root);
-    if (!text) {
-        dry_error("no memory for the result, or a name that is no UTF-8");
-        return DRY_ERR_MEMORY;
-    }
-    puts(text);
-    free(text);
-    return DRY_OK;
+    return dry_print_json(root);
 }
 
 static void print_table(const struct evaluation *e)
@@ -199,10 +190,12 @@ enum dry_status dry_command_evaluate(const struct dry_call *call)
     if (!status)
         status = measure(&e);
     if (!status && dry_comm_rank(call->comm) == 0) {
-        if (call->config->json)
+        if (call->config->json) {
             status = print_json(&e);
-        else
+        } else {
             print_table(&e);
+            status = dry_print_end();
+        }
     }
     if (!status && !e.adapter)
         dry_info("no adapter was given (--adapter, or --output of a run): the base alone");

@@ -290,8 +290,8 @@ static enum dry_status say_shares(struct dry_finetune *f)
     if (!status)
         status = share_text(f, largest, owner, share, most);
     if (!status)
-        dry_info("ranks %d: %s%s%s", f->ranks, next, largest == first ? "" : "; the largest, ",
-                 largest == first ? "" : most);
+        dry_info("ranks %d: %s%s%s", f->ranks, next,
+                 largest == first ? "" : "; the largest: ", largest == first ? "" : most);
     if (!status && b.micros < f->ranks)
         dry_warn("ranks without work in any step: %lld of %d; no step has more than %lld micro-batch%s, "
                  "smaller ones (--micro-batch-tokens) would keep more ranks busy",

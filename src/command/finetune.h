@@ -45,6 +45,7 @@ struct dry_finetune {
     char *options_text, *manifest_text; /* for checkpoints */
     int metrics_failed;                 /* said once */
     /* sums of this start */
+    int exported; /* OUTPUT/adapter is written and proved */
     int64_t steps_done, tokens_done;
     double first_loss, last_loss, validation_loss;
     double loop_seconds;

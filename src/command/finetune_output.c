@@ -36,14 +36,23 @@ static int harmless(const char *name)
     return 0;
 }
 
-/* Rank 0. A folder without run.json that holds something else is somebody's: nothing is written over. */
+/* Rank 0. A folder with neither run.json nor checkpoints that holds something else is somebody's: nothing is
+ * written over. */
 static enum dry_status check_folder(const char *output, int *earlier)
 {
     char *manifest = dry_path_join(output, "run.json"), **names = NULL;
     enum dry_status status = manifest ? DRY_OK : DRY_ERR_MEMORY;
+    int64_t newest = -1;
     size_t count = 0;
 
     if (!status && (*earlier = dry_file_exists(manifest)) == 0)
+        status = dry_checkpoint_newest(output, &newest);
+    if (!status && newest >= 0)
+        dry_warn(
+            "--output %s: the run there has lost its run.json; what it promised is taken from its newest "
+            "checkpoint, step %lld",
+            output, (long long)newest);
+    else if (!status && !*earlier)
         status = dry_dir_list(output, &names, &count);
     for (size_t i = 0; i < count && !status; i++)
         if (!harmless(names[i])) {
@@ -107,6 +116,28 @@ static enum dry_status inherit_batch(struct dry_finetune *f)
     return status;
 }
 
+/* Rank 0. The contract that the earlier run's run.json tells. Checkpoints hold it too: a damaged run.json
+ * does not end a run that has one. */
+static enum dry_status read_contract(struct dry_finetune *f)
+{
+    const char *output = f->call->config->output;
+    int64_t newest = -1;
+    enum dry_status status = dry_run_contract(output, &f->then, &f->before, &f->earlier);
+
+    if (status != DRY_ERR_INPUT)
+        return status;
+    if (dry_checkpoint_newest(output, &newest) || newest < 0) {
+        dry_error_more("no checkpoint is there to go on from: give another --output, or remove '%s'", output);
+        return status;
+    }
+    dry_log_flush();
+    dry_warn("%s/run.json is set aside as run.json.damaged; what the run promised is taken from its newest "
+             "checkpoint, step %lld",
+             output, (long long)newest);
+    f->earlier = 0;
+    return DRY_OK;
+}
+
 /* Collective. Rank 0 reads; all know. */
 static enum dry_status share_contract(struct dry_finetune *f)
 {
@@ -115,7 +146,7 @@ static enum dry_status share_contract(struct dry_finetune *f)
     enum dry_status status = DRY_OK;
 
     if (f->rank == 0 && f->earlier) {
-        status = dry_run_contract(f->call->config->output, &f->then, &f->before, &f->earlier);
+        status = read_contract(f);
         if (!status && f->before && !(text = json_dumps(f->before, JSON_COMPACT)))
             status = DRY_ERR_MEMORY;
         size = text ? (int64_t)strlen(text) + 1 : 0;

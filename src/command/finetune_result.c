@@ -107,7 +107,9 @@ enum dry_status dry_finetune_export(struct dry_finetune *f)
             status = prove(f, folder);
     }
     dry_free(folder);
-    return dry_comm_agree(f->comm, status);
+    status = dry_comm_agree(f->comm, status);
+    f->exported = !status;
+    return status;
 }
 
 json_t *dry_finetune_results(const struct dry_finetune *f, const struct dry_loop *l)
@@ -134,7 +136,7 @@ json_t *dry_finetune_results(const struct dry_finetune *f, const struct dry_loop
             bad || json_object_set_new(r, "best",
                                        json_pack("{s:I, s:f, s:s}", "step", (json_int_t)l->best_step,
                                                  "validation_loss", l->best_loss, "folder", "adapter-best"));
-    if (folder && l->first_step + f->steps_done > l->last_step && !dry_peft_hash(folder, hex))
+    if (folder && f->exported && !dry_peft_hash(folder, hex))
         bad = bad || json_object_set_new(r, "adapter_sha256", json_string(hex));
     dry_free(folder);
     if (bad) {

@@ -15,6 +15,8 @@
 #include "base/log.h"
 #include "base/memory.h"
 
+#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,6 +35,33 @@ static void destroy(struct dry_run *r)
     dry_free(r);
 }
 
+/* The manifest of the starts before, if there is one. A damaged one, of which the finder of the contract has
+ * told, is kept beside the new one. */
+static enum dry_status read_earlier(const char *path, json_t **earlier)
+{
+    char *aside = NULL;
+    enum dry_status status;
+
+    if (!dry_file_exists(path))
+        return DRY_OK;
+    dry_log_defer(1);
+    status = dry_json_read(path, earlier);
+    if (status == DRY_ERR_INPUT)
+        dry_log_discard();
+    dry_log_defer(0);
+    if (status != DRY_ERR_INPUT)
+        return status;
+    if (!(aside = dry_format("%s.damaged", path)))
+        return DRY_ERR_MEMORY;
+    status = DRY_OK;
+    if (rename(path, aside)) {
+        dry_error("%s: cannot be renamed to %s: %s", path, aside, strerror(errno));
+        status = DRY_ERR_IO;
+    }
+    dry_free(aside);
+    return status;
+}
+
 enum dry_status dry_run_start(const char *output, const struct dry_manifest *m, struct dry_run **run)
 {
     struct dry_run *r = dry_alloc(1, sizeof *r, "the run's manifest");
@@ -43,8 +72,8 @@ enum dry_status dry_run_start(const char *output, const struct dry_manifest *m, 
         return DRY_ERR_MEMORY;
     if (!(r->path = dry_path_join(output, "run.json")))
         status = DRY_ERR_MEMORY;
-    if (!status && dry_file_exists(r->path))
-        status = dry_json_read(r->path, &earlier);
+    if (!status)
+        status = read_earlier(r->path, &earlier);
     if (!status && !(r->root = dry_manifest_json(m, earlier)))
         status = DRY_ERR_MEMORY;
     if (!status)
