@@ -116,7 +116,7 @@ static const struct case_spec cases[] = {
      .tolerance = 1e-5},
     {.name = "ranks that share no kernel, several runs of rows",
      .base =
-         {.family = "qwen2", .hidden = 544, .ffn = 648, .vocab = 40, .layers = 1, .heads = 4, .kv_heads = 2},
+         {.family = "qwen2", .hidden = 272, .ffn = 304, .vocab = 40, .layers = 1, .heads = 4, .kv_heads = 2},
      .targets = "all",
      .rank = 40,
      .alpha = 20,
