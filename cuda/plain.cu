@@ -46,8 +46,10 @@ __device__ static void element_store(const struct dry_cuda_product &p, int64_t r
 __global__ static void __launch_bounds__(THREADS) plain_kernel(const struct dry_cuda_product p)
 {
     __shared__ float a[DEPTH][TILE + 1], b[DEPTH][TILE + 1];
-    struct operand oa = {(const __nv_bfloat16 *)p.a, p.transpose_a ? 1 : p.lda, p.transpose_a ? p.lda : 1, p.m};
-    struct operand ob = {(const __nv_bfloat16 *)p.b, p.transpose_b ? p.ldb : 1, p.transpose_b ? 1 : p.ldb, p.n};
+    struct operand oa = {(const __nv_bfloat16 *)p.a, p.transpose_a ? 1 : p.lda, p.transpose_a ? p.lda : 1,
+                         p.m};
+    struct operand ob = {(const __nv_bfloat16 *)p.b, p.transpose_b ? p.ldb : 1, p.transpose_b ? 1 : p.ldb,
+                         p.n};
     int64_t row = (int64_t)blockIdx.y * TILE, column = (int64_t)blockIdx.x * TILE;
     int x = threadIdx.x % 16, y = threadIdx.x / 16;
     float sum[EACH][EACH] = {};

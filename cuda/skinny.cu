@@ -2,14 +2,15 @@
  * The adapters' thin products on the matrix units, dropout on their input, and the copies of A and B.
  * Owns nothing.  Must not know of layers or groups: linear.c makes the jobs.
  *
- * One kernel does all three kinds.  A block takes one column slice of Z and one run of rows, and goes down it in steps of
- * 32 rows that arrive through a ring in shared memory; each element of Z is read from memory once.  Its part of the other
- * matrix (A or B) lies in shared memory, or in registers when it is small.  A step's product with it is a partial sum over
- * the slice's columns and goes out as float32; the gradient Z^T V stays in registers until the last row and goes to the
- * exact sums by integer atomics, whose order does not matter.  Runs depend on the shape alone, so bits do too.
+ * One kernel does all three kinds.  A block takes one column slice of Z and one run of rows, and goes down it
+ * in steps of 32 rows that arrive through a ring in shared memory; each element of Z is read from memory
+ * once.  Its part of the other matrix (A or B) lies in shared memory, or in registers when it is small.  A
+ * step's product with it is a partial sum over the slice's columns and goes out as float32; the gradient Z^T
+ * V stays in registers until the last row and goes to the exact sums by integer atomics, whose order does not
+ * matter.  Runs depend on the shape alone, so bits do too.
  *
- *   bytes       2 T W of Z; partials 8 T width W / slice (written, then read by finish); gradients 8 W rank T / run
- *   operations  2 T W width for each of the two products
+ *   bytes       2 T W of Z; partials 8 T width W / slice (written, then read by finish); gradients 8 W rank T
+ * / run operations  2 T W width for each of the two products
  */
 #include "cuda/skinny.h"
 
@@ -20,19 +21,22 @@
 
 enum { THREADS = 256, WARPS = THREADS / 32, ROWS = DRY_SKINNY_ROWS, UNIT = DRY_SKINNY_UNIT, QUARTERS = 4 };
 
-/* Sizes of a kernel. Rows in shared memory are 16 bytes longer, so that the eight rows of an ldmatrix hit all banks. */
+/* Sizes of a kernel. Rows in shared memory are 16 bytes longer, so that the eight rows of an ldmatrix hit all
+ * banks. */
 template <dry_skinny KIND, int UNITS, int COLUMNS> struct sizes {
     static constexpr bool product = KIND != DRY_SKINNY_DA, gradient = KIND != DRY_SKINNY_XA;
     static constexpr int units = UNITS, columns = COLUMNS, width = UNITS * UNIT;
     static constexpr int stages = COLUMNS > 256 ? (UNITS > 2 ? 3 : 4) : (UNITS > 2 && product ? 2 : 3);
     static constexpr int z_pitch = COLUMNS + 8, v_pitch = width + 8;
-    static constexpr int m_pitch = KIND == DRY_SKINNY_XA ? z_pitch : v_pitch; /* A [width, columns], B [columns, width] */
+    static constexpr int m_pitch =
+        KIND == DRY_SKINNY_XA ? z_pitch : v_pitch; /* A [width, columns], B [columns, width] */
     static constexpr int z = ROWS * z_pitch, v = gradient ? ROWS * v_pitch : 0;
     static constexpr int m = !product ? 0 : KIND == DRY_SKINNY_XA ? width * z_pitch : COLUMNS * v_pitch;
     static constexpr int sum_pitch = width + 8, sums = product ? QUARTERS * ROWS * sum_pitch : 0;
     static constexpr int bytes = (stages * (z + v) + m) * 2 + sums * 4;
-    static constexpr int depth = COLUMNS / QUARTERS / 16;  /* steps of 16 over a warp's columns in the product */
-    static constexpr int tiles = COLUMNS / WARPS / 16;     /* a warp's tiles of 16 columns in the gradient */
+    static constexpr int depth =
+        COLUMNS / QUARTERS / 16;                       /* steps of 16 over a warp's columns in the product */
+    static constexpr int tiles = COLUMNS / WARPS / 16; /* a warp's tiles of 16 columns in the gradient */
     static constexpr bool keep = product && UNITS * depth <= 16; /* the warp's part of m fits in registers */
     static constexpr int blocks = COLUMNS > 256 || UNITS > 2 ? 1 : 2;
 };
@@ -75,14 +79,15 @@ __device__ __forceinline__ static void load4_transposed(uint32_t r[4], const __n
 /* d [16, 8] += a [16, 16] b [16, 8] */
 __device__ __forceinline__ static void multiply(float d[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
 {
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-                 "{%0, %1, %2, %3};"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%0, %1, %2, %3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-/* Where lane l points ldmatrix.x4 at, for a 16 x 16 tile with its corner at p: the four 8 x 8 matrices one below the other
- * first (down), or side by side first. */
+/* Where lane l points ldmatrix.x4 at, for a 16 x 16 tile with its corner at p: the four 8 x 8 matrices one
+ * below the other first (down), or side by side first. */
 __device__ __forceinline__ static const __nv_bfloat16 *tile_down(const __nv_bfloat16 *p, int pitch)
 {
     int lane = threadIdx.x % 32;
@@ -120,8 +125,8 @@ __device__ __forceinline__ static slice slice_find(const dry_skinny_job &j, int 
 
 /* ROWS rows of Z and of V from `row` on; what is outside is zero. */
 template <class K>
-__device__ __forceinline__ static void stage_load(const dry_skinny_job &j, const slice &w, int row, __nv_bfloat16 *z,
-                                                  __nv_bfloat16 *v)
+__device__ __forceinline__ static void stage_load(const dry_skinny_job &j, const slice &w, int row,
+                                                  __nv_bfloat16 *z, __nv_bfloat16 *v)
 {
     constexpr int across = K::columns / 8, pieces = ROWS * across / THREADS, thin = K::width / 8;
     const __nv_bfloat16 *from = (const __nv_bfloat16 *)j.z;
@@ -170,7 +175,8 @@ __device__ __forceinline__ static void matrix_fragment(uint32_t b[4], const __nv
         load4_transposed(b, tile_down(m + k * K::m_pitch + n, K::m_pitch));
 }
 
-/* A warp's share of a step's product: 16 of the 32 rows, a quarter of the columns; to `sums` for adding up. */
+/* A warp's share of a step's product: 16 of the 32 rows, a quarter of the columns; to `sums` for adding up.
+ */
 template <dry_skinny KIND, class K>
 __device__ __forceinline__ static void product_step(const __nv_bfloat16 *z, const __nv_bfloat16 *m,
                                                     const uint32_t (*kept)[4], float *sums)
@@ -202,7 +208,8 @@ __device__ __forceinline__ static void product_step(const __nv_bfloat16 *z, cons
 
 /* The four quarters in order, to the slice's partial product. */
 template <class K>
-__device__ __forceinline__ static void product_store(const dry_skinny_job &j, const slice &w, int row, const float *sums)
+__device__ __forceinline__ static void product_store(const dry_skinny_job &j, const slice &w, int row,
+                                                     const float *sums)
 {
     float *to = j.partial + ((int64_t)blockIdx.x * j.tokens + row) * K::width;
 
@@ -247,8 +254,8 @@ __device__ __forceinline__ static void gradient_step(float (*d)[2 * K::units][4]
     }
 }
 
-/* Where in the sums column n of V begins; -1: nowhere. Column x of the segment lies x strides behind: B [out, rank] of the
- * segment's target, or A [rank, in] of that target whose rank column n is. */
+/* Where in the sums column n of V begins; -1: nowhere. Column x of the segment lies x strides behind: B [out,
+ * rank] of the segment's target, or A [rank, in] of that target whose rank column n is. */
 template <dry_skinny KIND>
 __device__ __forceinline__ static int64_t gradient_column(const dry_skinny_job &j, const slice &w, int n)
 {
@@ -264,8 +271,8 @@ __device__ __forceinline__ static int64_t gradient_column(const dry_skinny_job &
     return -1;
 }
 
-/* *to += add, before: what was there; nothing is done for 0. One predicated instruction, without a branch that the compiler
- * would wait for the answer in. */
+/* *to += add, before: what was there; nothing is done for 0. One predicated instruction, without a branch
+ * that the compiler would wait for the answer in. */
 __device__ __forceinline__ static int64_t add_atomically(int64_t *to, int64_t add)
 {
     int64_t before;
@@ -278,8 +285,8 @@ __device__ __forceinline__ static int64_t add_atomically(int64_t *to, int64_t ad
     return before;
 }
 
-/* Some of a warp's gradients to the exact sums. Other blocks add to the same ones: integers, so in any order. All atomics
- * are on their way before the first answer is looked at. */
+/* Some of a warp's gradients to the exact sums. Other blocks add to the same ones: integers, so in any order.
+ * All atomics are on their way before the first answer is looked at. */
 template <int N>
 __device__ __forceinline__ static int64_t sums_add(int64_t *sums, const int64_t at[N], const float g[N])
 {
@@ -303,7 +310,8 @@ __device__ __forceinline__ static void gradient_store(const dry_skinny_job &j, c
                                                       const float (*d)[2 * K::units][4])
 {
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    int inside = w.first - w.segment->first, stride = KIND == DRY_SKINNY_DY ? j.target[w.segment->target].rank : 1;
+    int inside = w.first - w.segment->first,
+        stride = KIND == DRY_SKINNY_DY ? j.target[w.segment->target].rank : 1;
     int64_t flags = 0;
 
 #pragma unroll
@@ -348,7 +356,8 @@ __global__ static void __launch_bounds__(THREADS, sizes<KIND, UNITS, COLUMNS>::b
     for (int s = 0; s < steps; s++) {
         int slot = s % K::stages, next = s + K::stages - 1, into = next % K::stages;
         copies_wait<K::stages - 2>();
-        __syncthreads(); /* the step has come, and all are done with the one before, whose room the next one takes */
+        __syncthreads(); /* the step has come, and all are done with the one before, whose room the next one
+                            takes */
         if (next < steps)
             stage_load<K>(j, w, w.row + next * ROWS, z + into * K::z, v + into * K::v);
         copies_commit();
@@ -377,16 +386,16 @@ struct entry {
     kernel run;
     int bytes;
 };
-#define ENTRY(KIND, UNITS, COLUMNS)                                                                                    \
-    {                                                                                                                  \
-        skinny_kernel<KIND, UNITS, COLUMNS>, sizes<KIND, UNITS, COLUMNS>::bytes                                        \
+#define ENTRY(KIND, UNITS, COLUMNS)                                             \
+    {                                                                           \
+        skinny_kernel<KIND, UNITS, COLUMNS>, sizes<KIND, UNITS, COLUMNS>::bytes \
     }
-#define ENTRIES(KIND, COLUMNS)                                                                                         \
-    {                                                                                                                  \
-        ENTRY(KIND, 1, COLUMNS), ENTRY(KIND, 2, COLUMNS), ENTRY(KIND, 3, COLUMNS), ENTRY(KIND, 4, COLUMNS)             \
+#define ENTRIES(KIND, COLUMNS)                                                                             \
+    {                                                                                                      \
+        ENTRY(KIND, 1, COLUMNS), ENTRY(KIND, 2, COLUMNS), ENTRY(KIND, 3, COLUMNS), ENTRY(KIND, 4, COLUMNS) \
     }
-/* Wide slices halve the partial products. Gradients alone have none: narrow slices leave room for more blocks, and fewer
- * runs of rows, each of which ends in atomics. */
+/* Wide slices halve the partial products. Gradients alone have none: narrow slices leave room for more
+ * blocks, and fewer runs of rows, each of which ends in atomics. */
 static const entry entries[DRY_SKINNY_KINDS][2][DRY_SKINNY_UNITS] = {
     {ENTRIES(DRY_SKINNY_XA, 256), ENTRIES(DRY_SKINNY_XA, 512)},
     {ENTRIES(DRY_SKINNY_DY, 256), ENTRIES(DRY_SKINNY_DY, 512)},
@@ -414,8 +423,8 @@ cudaError_t dry_cuda_skinny_setup(enum dry_skinny kind, int units, int *columns,
     return e;
 }
 
-cudaError_t dry_cuda_skinny_launch(enum dry_skinny kind, int units, int columns, const struct dry_skinny_job *j,
-                                   cudaStream_t stream)
+cudaError_t dry_cuda_skinny_launch(enum dry_skinny kind, int units, int columns,
+                                   const struct dry_skinny_job *j, cudaStream_t stream)
 {
     const entry &k = entries[kind][columns > 256][units - 1];
     dim3 grid((unsigned)j->slices, (unsigned)((j->tokens + j->chunk - 1) / j->chunk));
@@ -457,12 +466,12 @@ cudaError_t dry_cuda_skinny_finish_launch(const struct dry_skinny_finish *f, cud
     return cudaGetLastError();
 }
 
-/* Bytes 4 T W (6 when adding), some 80 operations for four elements. One thread each, with one load and store where rows
- * allow it (VECTOR). */
+/* Bytes 4 T W (6 when adding), some 80 operations for four elements. One thread each, with one load and store
+ * where rows allow it (VECTOR). */
 template <bool ADD, bool VECTOR>
 __global__ static void __launch_bounds__(THREADS)
-    drop_kernel(const dry_skinny_mask m, const __nv_bfloat16 *x, int64_t x_pitch, float factor, __nv_bfloat16 *to,
-                int64_t to_pitch)
+    drop_kernel(const dry_skinny_mask m, const __nv_bfloat16 *x, int64_t x_pitch, float factor,
+                __nv_bfloat16 *to, int64_t to_pitch)
 {
     int across = (m.columns + 3) / 4;
     int64_t at = (int64_t)blockIdx.x * THREADS + threadIdx.x;
@@ -473,8 +482,9 @@ __global__ static void __launch_bounds__(THREADS)
         return;
     bool useful = row < m.useful;
     if (useful)
-        *(uint4 *)word = dry_cuda_random_words(m.seed, DRY_RANDOM_DROPOUT, m.row_key[row],
-                                               dry_dropout_column(m.position[row], m.layer, m.proj, 4 * four));
+        *(uint4 *)word =
+            dry_cuda_random_words(m.seed, DRY_RANDOM_DROPOUT, m.row_key[row],
+                                  dry_dropout_column(m.position[row], m.layer, m.proj, 4 * four));
     x += row * x_pitch;
     to += row * to_pitch;
     __align__(8) __nv_bfloat16 in[4] = {}, out[4] = {};
@@ -505,10 +515,11 @@ __global__ static void __launch_bounds__(THREADS)
             to[4 * four + i] = out[i];
 }
 
-static bool drop_vectors(const struct dry_skinny_mask *m, const dry_bf16 *x, int64_t x_pitch, const dry_bf16 *to,
-                         int64_t to_pitch)
+static bool drop_vectors(const struct dry_skinny_mask *m, const dry_bf16 *x, int64_t x_pitch,
+                         const dry_bf16 *to, int64_t to_pitch)
 {
-    return m->columns % 4 == 0 && x_pitch % 4 == 0 && to_pitch % 4 == 0 && (uintptr_t)x % 8 == 0 && (uintptr_t)to % 8 == 0;
+    return m->columns % 4 == 0 && x_pitch % 4 == 0 && to_pitch % 4 == 0 && (uintptr_t)x % 8 == 0 &&
+           (uintptr_t)to % 8 == 0;
 }
 
 static unsigned drop_blocks(const struct dry_skinny_mask *m)
@@ -519,34 +530,36 @@ static unsigned drop_blocks(const struct dry_skinny_mask *m)
 }
 
 template <bool ADD>
-static cudaError_t drop_launch(const struct dry_skinny_mask *m, const dry_bf16 *x, int64_t x_pitch, float factor,
-                               dry_bf16 *to, int64_t to_pitch, cudaStream_t stream)
+static cudaError_t drop_launch(const struct dry_skinny_mask *m, const dry_bf16 *x, int64_t x_pitch,
+                               float factor, dry_bf16 *to, int64_t to_pitch, cudaStream_t stream)
 {
     const __nv_bfloat16 *from = (const __nv_bfloat16 *)x;
     __nv_bfloat16 *into = (__nv_bfloat16 *)to;
 
     if (drop_vectors(m, x, x_pitch, to, to_pitch))
-        drop_kernel<ADD, true><<<drop_blocks(m), THREADS, 0, stream>>>(*m, from, x_pitch, factor, into, to_pitch);
+        drop_kernel<ADD, true>
+            <<<drop_blocks(m), THREADS, 0, stream>>>(*m, from, x_pitch, factor, into, to_pitch);
     else
-        drop_kernel<ADD, false><<<drop_blocks(m), THREADS, 0, stream>>>(*m, from, x_pitch, factor, into, to_pitch);
+        drop_kernel<ADD, false>
+            <<<drop_blocks(m), THREADS, 0, stream>>>(*m, from, x_pitch, factor, into, to_pitch);
     return cudaGetLastError();
 }
 
-cudaError_t dry_cuda_drop_launch(const struct dry_skinny_mask *m, const dry_bf16 *x, int64_t x_pitch, dry_bf16 *to,
-                                 int64_t to_pitch, cudaStream_t stream)
+cudaError_t dry_cuda_drop_launch(const struct dry_skinny_mask *m, const dry_bf16 *x, int64_t x_pitch,
+                                 dry_bf16 *to, int64_t to_pitch, cudaStream_t stream)
 {
     return drop_launch<false>(m, x, x_pitch, 1, to, to_pitch, stream);
 }
 
-cudaError_t dry_cuda_drop_add_launch(const struct dry_skinny_mask *m, const dry_bf16 *x, int64_t x_pitch, float factor,
-                                     dry_bf16 *to, int64_t to_pitch, cudaStream_t stream)
+cudaError_t dry_cuda_drop_add_launch(const struct dry_skinny_mask *m, const dry_bf16 *x, int64_t x_pitch,
+                                     float factor, dry_bf16 *to, int64_t to_pitch, cudaStream_t stream)
 {
     return drop_launch<true>(m, x, x_pitch, factor, to, to_pitch, stream);
 }
 
 /* Bytes 20 n. */
-__global__ static void __launch_bounds__(THREADS) gradient_kernel(const float *g, int64_t n, float factor, int64_t *sums,
-                                                                  int64_t *words)
+__global__ static void __launch_bounds__(THREADS)
+    gradient_kernel(const float *g, int64_t n, float factor, int64_t *sums, int64_t *words)
 {
     int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x, flags = 0;
 
@@ -558,19 +571,24 @@ __global__ static void __launch_bounds__(THREADS) gradient_kernel(const float *g
 cudaError_t dry_cuda_gradient_launch(const float *g, int64_t n, float factor, int64_t *sums, int64_t *words,
                                      cudaStream_t stream)
 {
-    gradient_kernel<<<(unsigned)((n + THREADS - 1) / THREADS), THREADS, 0, stream>>>(g, n, factor, sums, words);
+    gradient_kernel<<<(unsigned)((n + THREADS - 1) / THREADS), THREADS, 0, stream>>>(g, n, factor, sums,
+                                                                                     words);
     return cudaGetLastError();
 }
 
 /* Bytes 6 for each parameter. A row of blocks a part, its A and then its B. */
 enum { COPY_BLOCKS = 64 };
-__global__ static void __launch_bounds__(THREADS) copies_kernel(const dry_skinny_copy *copy, const float *masters)
+__global__ static void __launch_bounds__(THREADS)
+    copies_kernel(const dry_skinny_copy *copy, const float *masters)
 {
     dry_skinny_copy c = copy[blockIdx.y];
 
-    for (unsigned i = blockIdx.x * THREADS + threadIdx.x; i < (unsigned)c.rank * (unsigned)c.in; i += COPY_BLOCKS * THREADS)
-        ((__nv_bfloat16 *)c.to_a)[i / (unsigned)c.in * c.pitch + i % (unsigned)c.in] = __float2bfloat16_rn(masters[c.a + i]);
-    for (unsigned i = blockIdx.x * THREADS + threadIdx.x; i < (unsigned)c.rank * (unsigned)c.out; i += COPY_BLOCKS * THREADS)
+    for (unsigned i = blockIdx.x * THREADS + threadIdx.x; i < (unsigned)c.rank * (unsigned)c.in;
+         i += COPY_BLOCKS * THREADS)
+        ((__nv_bfloat16 *)c.to_a)[i / (unsigned)c.in * c.pitch + i % (unsigned)c.in] =
+            __float2bfloat16_rn(masters[c.a + i]);
+    for (unsigned i = blockIdx.x * THREADS + threadIdx.x; i < (unsigned)c.rank * (unsigned)c.out;
+         i += COPY_BLOCKS * THREADS)
         ((__nv_bfloat16 *)c.to_b)[i / (unsigned)c.rank * c.pitch + i % (unsigned)c.rank] =
             __float2bfloat16_rn(masters[c.b + i]);
 }
