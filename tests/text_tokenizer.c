@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "tests/scratch.h"
 #include "tests/tap.h"
 #include "text/tokenizer.h"
 
@@ -211,11 +212,66 @@ static void check_flags(void)
     dry_free(dir);
 }
 
+/* Which file says what ends a text, by Transformers' rules. */
+static void check_ends(void)
+{
+    static const struct {
+        const char *name, *config, *map, *generation, *eos; /* eos NULL: none */
+    } cases[] = {
+        {"by its text", "{\"eos_token\": \"<|im_end|>\"}", NULL, "{\"eos_token_id\": 1}", "<|im_end|>"},
+        {"by a map alone", NULL, "{\"eos_token\": \"<|im_end|>\"}", "{\"eos_token_id\": 1}", "<|im_end|>"},
+        {"by a map over a configuration that lists no added tokens", "{\"eos_token\": \"<|endoftext|>\"}",
+         "{\"eos_token\": {\"content\": \"<|im_end|>\"}}", NULL, "<|im_end|>"},
+        {"by a configuration that lists added tokens over a map",
+         "{\"eos_token\": \"<|endoftext|>\", \"added_tokens_decoder\": {}}",
+         "{\"eos_token\": \"<|im_end|>\"}", NULL, "<|endoftext|>"},
+        {"by its id", "{}", "{}", "{\"eos_token_id\": [0, 1]}", ""},
+        {"not at all", "{\"eos_token\": null}", NULL, NULL, NULL},
+    };
+    char *from = under("top_srcdir", ".", "tests/golden/text/llama3/tokenizer.json"), *data;
+    size_t size;
+
+    scratch_begin();
+    if (!tap_ok(dry_file_read(from, &data, &size) == DRY_OK, "a tokenizer to end texts with"))
+        return;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char dir[16];
+        const char *files[][2] = {{"tokenizer_config.json", cases[i].config},
+                                  {"special_tokens_map.json", cases[i].map},
+                                  {"generation_config.json", cases[i].generation}};
+        struct dry_tokenizer *t = NULL;
+        const char *piece = NULL;
+
+        snprintf(dir, sizeof dir, "%zu", i);
+        mkdir(scratch_path(dir), 0700);
+        for (size_t f = 0; f < sizeof files / sizeof *files; f++) {
+            char *path = dry_path_join(scratch_path(dir), files[f][0]);
+            if (files[f][1])
+                scratch_write(path, files[f][1], strlen(files[f][1]));
+            dry_free(path);
+        }
+        char *copy = dry_path_join(scratch_path(dir), "tokenizer.json");
+        scratch_write(copy, data, size);
+        dry_free(copy);
+        if (dry_tokenizer_create(scratch_path(dir), &t) == DRY_OK && dry_tokenizer_eos(t) >= 0)
+            piece = dry_tokenizer_piece(t, dry_tokenizer_eos(t));
+        if (cases[i].eos && !*cases[i].eos)
+            tap_ok(t && dry_tokenizer_eos(t) == 0, "a text's end is named %s", cases[i].name);
+        else
+            tap_ok(t && (cases[i].eos ? piece && strcmp(piece, cases[i].eos) == 0 : !piece),
+                   "a text's end is named %s", cases[i].name);
+        dry_tokenizer_destroy(t);
+    }
+    dry_free(data);
+    dry_free(from);
+}
+
 int main(void)
 {
     check_golden();
     check_real();
     check_flags();
+    check_ends();
     check_long("llama3");
     check_long("smollm");
     check_long("llama2");

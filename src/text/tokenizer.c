@@ -153,36 +153,54 @@ static void warn_missing(const struct dry_tokenizer *t, const json_t *config, co
     }
 }
 
-static enum dry_status read_ends(struct dry_tokenizer *t, const char *dir)
+/* One file's word on the ends; `named`: by text, which replaces what an earlier file said. */
+static enum dry_status read_end_file(struct dry_tokenizer *t, const json_t *config, int named,
+                                     const char *path)
 {
-    static const char *const names[] = {"tokenizer_config.json", "generation_config.json", "config.json"};
     enum dry_status status = DRY_OK;
 
+    if (!json_is_object(config)) {
+        dry_error("%s: must hold an object", path);
+        return DRY_ERR_INPUT;
+    }
+    if (named) {
+        status = end_by_text(t, config, "eos_token", path, &t->eos);
+        return status ? status : end_by_text(t, config, "bos_token", path, &t->bos);
+    }
+    if (t->eos < 0)
+        status = end_by_id(t, config, "eos_token_id", path, &t->eos);
+    if (!status && t->bos < 0)
+        status = end_by_id(t, config, "bos_token_id", path, &t->bos);
+    return status;
+}
+
+static enum dry_status read_ends(struct dry_tokenizer *t, const char *dir)
+{
+    enum { CONFIG, MAP, FILES = 4 };
+    static const char *const names[FILES] = {[CONFIG] = "tokenizer_config.json",
+                                             [MAP] = "special_tokens_map.json",
+                                             "generation_config.json",
+                                             "config.json"};
+    enum dry_status status = DRY_OK;
+    int modern = 0; /* Transformers reads the map only where the configuration lists no added tokens */
+
     t->eos = t->bos = -1;
-    for (size_t i = 0; i < 3 && !status; i++) {
-        if (i > 0 && t->eos >= 0 && t->bos >= 0)
-            break;
+    for (int i = 0; i < FILES && !status; i++) {
         json_t *config = NULL;
-        char *path = dry_path_join(dir, names[i]);
+        char *path;
+
+        if ((i == MAP && modern) || (i > MAP && t->eos >= 0 && t->bos >= 0))
+            continue;
+        path = dry_path_join(dir, names[i]);
         if (!path)
             return DRY_ERR_MEMORY;
         if (dry_file_exists(path))
             status = dry_json_read(path, &config);
-        if (!status && config && !json_is_object(config)) {
-            dry_error("%s: must hold an object", path);
-            status = DRY_ERR_INPUT;
-        }
-        if (!status && config && i == 0) {
-            status = end_by_text(t, config, "eos_token", path, &t->eos);
-            if (!status)
-                status = end_by_text(t, config, "bos_token", path, &t->bos);
-            if (!status)
-                warn_missing(t, config, path);
-        } else if (!status && config) {
-            if (t->eos < 0)
-                status = end_by_id(t, config, "eos_token_id", path, &t->eos);
-            if (!status && t->bos < 0)
-                status = end_by_id(t, config, "bos_token_id", path, &t->bos);
+        if (!status && config)
+            status = read_end_file(t, config, i <= MAP, path);
+        if (!status && i == CONFIG) {
+            modern = json_object_get(config, "added_tokens_decoder") != NULL;
+            warn_missing(t, config, path);
         }
         json_decref(config);
         dry_free(path);

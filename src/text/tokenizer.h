@@ -28,8 +28,8 @@ enum dry_encode {
     DRY_ENCODE_PREFIX = 4 /* of those only the ones before the text: it goes on elsewhere */
 };
 
-/* Local. Reads DIR/tokenizer.json and, for bos and eos, DIR/tokenizer_config.json ("eos_token"), else
- * generation_config.json, else config.json ("eos_token_id": of several the first). The objects "truncation"
+/* Local. Reads DIR/tokenizer.json and, for bos and eos, DIR/tokenizer_config.json ("eos_token"; over it
+ * special_tokens_map.json where that has no "added_tokens_decoder"), else generation_config.json, else config.json ("eos_token_id": of several the first). The objects "truncation"
  * and "padding" have no effect, as in Transformers, which sets its own for every call. INPUT names the file
  * and the part. */
 enum dry_status dry_tokenizer_create(const char *dir, struct dry_tokenizer **t);
