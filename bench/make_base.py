@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""A base of a known shape with random weights, as a Hugging Face folder: what the benchmark trains on.
+"""A base of a known shape with random weights, as a Hugging Face folder: what the benchmark trains on.  7b-2: two layers.
 
-usage: bench/make_base.py --shape 7b|0.5b|135m|tiny --tokenizer DIR OUT
+usage: bench/make_base.py --shape 7b|7b-2|0.5b|135m|tiny --tokenizer DIR OUT
 
 Weights are bfloat16, normal with deviation 0.02 (norms: 1): speed does not depend on them, but on zeros a GPU is faster
 than it ever is in use.  The tokenizer's files are linked, not copied.  Needs Python with torch and safetensors.
@@ -11,6 +11,8 @@ import argparse, json, os
 SHAPES = {
     "7b": dict(model_type="qwen2", hidden_size=3584, num_hidden_layers=28, num_attention_heads=28, num_key_value_heads=4,
                intermediate_size=18944, vocab_size=152064, tie_word_embeddings=False),
+    "7b-2": dict(model_type="qwen2", hidden_size=3584, num_hidden_layers=2, num_attention_heads=28, num_key_value_heads=4,
+                 intermediate_size=18944, vocab_size=152064, tie_word_embeddings=False),
     "0.5b": dict(model_type="qwen2", hidden_size=896, num_hidden_layers=24, num_attention_heads=14, num_key_value_heads=2,
                  intermediate_size=4864, vocab_size=151936, tie_word_embeddings=True),
     "135m": dict(model_type="llama", hidden_size=576, num_hidden_layers=30, num_attention_heads=9, num_key_value_heads=3,

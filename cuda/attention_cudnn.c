@@ -34,8 +34,7 @@ enum {
     LEAST_VERSION = 90600, /* keys shared by heads with ragged offsets */
     WRONG_FROM = 91000,    /* backward is wrong from here ... */
     WRONG_BEFORE = 91002,  /* ... to here (cuDNN's own front end refuses these) */
-    HOPPER_DIM = 256,      /* most elements of a head, compute capability 9 */
-    BLACKWELL_DIM = 128    /* and 10; others have no deterministic backward on ragged records */
+    MOST_DIM = 128 /* elements of a head; at 256 the backward of 9.14 gave values that are not finite */
 };
 #define WORKSPACE_BYTES (INT64_C(1) << 30)     /* of a group of records */
 #define WORKSPACE_BYTES_ONE (INT64_C(1) << 32) /* of one record and key head, where that is more */
@@ -92,7 +91,7 @@ static int possible(const struct dry_cuda *c)
     const struct dry_arch *a = c->arch;
     int64_t widest = dry_cuda_pitch(c, (a->heads + 2 * a->kv_heads) * a->head_dim);
 
-    return a->head_dim % 8 == 0 && c->pad % 8 == 0 && a->head_dim <= HOPPER_DIM && c->limits.longest > 1 &&
+    return a->head_dim % 8 == 0 && c->pad % 8 == 0 && a->head_dim <= MOST_DIM && c->limits.longest > 1 &&
            c->limits.tokens <= INT32_MAX / widest;
 }
 
@@ -287,8 +286,7 @@ static int supported(const struct dry_cuda *c, size_t version)
         return 0;
     if (cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, c->device))
         return 0;
-    return (major == 9 && c->arch->head_dim <= HOPPER_DIM) ||
-           (major == 10 && c->arch->head_dim <= BLACKWELL_DIM);
+    return (major == 9 || major == 10) && c->arch->head_dim <= MOST_DIM;
 }
 
 enum dry_status dry_cuda_fused_create(struct dry_cuda *c, struct dry_cuda_attention **attention)

@@ -20,14 +20,16 @@ static int64_t product_rows(const struct dry_cuda *c, int64_t rows)
     return whole < c->chunk ? whole : c->chunk;
 }
 
-/* dx's rows of the chunk from the gradient of its logits. */
+/* dx's rows of the chunk from the gradient of its logits. The product takes a whole chunk: its time is that
+ * of one tile's walk over the vocabulary, however many tiles there are, and the rows of one chunk fill the
+ * chip once.  What the rows behind the last one hold reaches no other row. */
 static enum dry_status chunk_backward(struct dry_cuda *c, const struct dry_cuda_rows *r, const dry_bf16 *x,
                                       dry_bf16 *dx)
 {
     int64_t hidden = c->arch->hidden;
-    enum dry_status status =
-        dry_cuda_gemm(c, 0, r->rows, hidden, c->arch->vocab, c->logits, dry_cuda_logits_pitch(c), c->head,
-                      hidden, 0, NULL, 0, NULL, c->dhidden, hidden);
+    enum dry_status status = dry_cuda_gemm(c, 0, r->rows <= ROWS_MULTIPLE ? ROWS_MULTIPLE : c->chunk, hidden,
+                                           c->arch->vocab, c->logits, dry_cuda_logits_pitch(c), c->head,
+                                           hidden, 0, NULL, 0, NULL, c->dhidden, hidden);
 
     return status ? status
                   : dry_cuda_check(c,

@@ -11,7 +11,7 @@
 
 enum {
     ALIGNMENT = 256,
-    LOGITS_BYTES = 256 << 20, /* of one chunk of the loss head */
+    LOGITS_BYTES = 352 << 20, /* of one chunk of the loss head */
     CHUNK_MULTIPLE = 128,     /* its rows: whole tiles of a product */
     CHUNK_ROWS = 4096,        /* and at most so many */
     GEMM_BYTES = 64 << 20     /* of cuBLASLt's workspace */
@@ -96,17 +96,16 @@ static void state_layout(struct dry_cuda *c, struct carve *k)
     c->sums = carve(k, 1, c->gradients + DRY_SUMS, sizeof *c->sums);
 }
 
+/* How rows are cut, and with it the shapes of products and their bits, depends on the vocabulary alone: one
+ * tile of rows where that holds them all, else whole chunks. */
 static int64_t chunk_rows(const struct dry_cuda *c)
 {
     int64_t rows = LOGITS_BYTES / ((int64_t)sizeof(dry_bf16) * c->arch->vocab);
 
-    if (rows > CHUNK_MULTIPLE)
-        rows -= rows % CHUNK_MULTIPLE;
-    if (rows > CHUNK_ROWS)
-        rows = CHUNK_ROWS;
-    if (rows > c->limits.rows)
-        rows = c->limits.rows;
-    return rows > 1 ? rows : 1;
+    rows -= rows % CHUNK_MULTIPLE;
+    if (rows < CHUNK_MULTIPLE || c->limits.rows <= CHUNK_MULTIPLE)
+        rows = CHUNK_MULTIPLE;
+    return rows < CHUNK_ROWS ? rows : CHUNK_ROWS;
 }
 
 /* What a micro-batch is copied into, at once. */
@@ -128,28 +127,43 @@ static void batch_layout(struct dry_cuda *c, struct carve *k)
     c->batch_bytes = k->used - first;
 }
 
+/* What linears, attention and the loss head each use for the time of one operation lies in the same place. */
+static void shared_layout(struct dry_cuda *c, struct carve *k)
+{
+    const struct dry_arch *a = c->arch;
+    const struct dry_limits *l = &c->limits;
+    int64_t widest = a->hidden > a->ffn ? a->hidden : a->ffn, q = a->heads * a->head_dim;
+    int drops = l->training && c->adapter && c->adapter->dropout > 0;
+    size_t first = k->used, most;
+
+    widest = q > widest ? q : widest;
+    c->dropped = halves(k, drops ? l->tokens : 0, widest + c->pad);
+    most = k->used;
+    k->used = first;
+    c->logits = halves(k, c->chunk, dry_cuda_logits_pitch(c));
+    most = k->used > most ? k->used : most;
+    k->used = first;
+    c->attention_bytes = dry_cuda_attention_bytes(c);
+    c->attention_workspace = carve(k, 1, (int64_t)c->attention_bytes, 1);
+    k->used = k->used > most ? k->used : most;
+}
+
 static void workspace_layout(struct dry_cuda *c, struct carve *k)
 {
     const struct dry_arch *a = c->arch;
     const struct dry_limits *l = &c->limits;
-    int64_t half = a->head_dim / 2, widest = a->hidden > a->ffn ? a->hidden : a->ffn;
-    int64_t q = a->heads * a->head_dim;
-    int drops = l->training && c->adapter && c->adapter->dropout > 0;
+    int64_t half = a->head_dim / 2;
 
-    widest = q > widest ? q : widest;
     batch_layout(c, k);
     c->cosine = floats(k, l->longest, half);
     c->sine = floats(k, l->longest, half);
     c->chunk = chunk_rows(c);
     c->hidden = halves(k, c->chunk, a->hidden);
     c->dhidden = halves(k, l->training ? c->chunk : 0, a->hidden);
-    c->logits = halves(k, c->chunk, dry_cuda_logits_pitch(c));
     c->partial = carve(k, c->gradients / DRY_CUDA_NORM_BLOCK + 1, 1, sizeof *c->partial);
     c->reduce_bytes = dry_cuda_reduce_bytes(c);
     c->reduce = carve(k, 1, (int64_t)c->reduce_bytes, 1);
-    c->dropped = halves(k, drops ? l->tokens : 0, widest + c->pad);
-    c->attention_bytes = dry_cuda_attention_bytes(c);
-    c->attention_workspace = carve(k, 1, (int64_t)c->attention_bytes, 1);
+    shared_layout(c, k);
     c->gemm_bytes = GEMM_BYTES;
     c->gemm_workspace = carve(k, 1, (int64_t)c->gemm_bytes, 1);
 }

@@ -12,7 +12,7 @@ AC_ARG_VAR([NVCC], [CUDA compiler])
 AC_ARG_VAR([NVCCFLAGS], [flags for the CUDA compiler (default: -O3)])
 AC_ARG_WITH([cuda],
   [AS_HELP_STRING([--with-cuda=DIR], [CUDA toolkit under DIR (default: used where nvcc is found)])],
-  [], [with_cuda=no])
+  [], [with_cuda=guess])
 AC_ARG_WITH([cudnn],
   [AS_HELP_STRING([--with-cudnn=DIR], [cuDNN under DIR, for attention on GPUs (default: used where it is found)])],
   [], [with_cudnn=guess])
