@@ -50,9 +50,11 @@ cudaError_t dry_cuda_attention_key_launch(const struct dry_cuda_attention_call *
 /* Some records and a plan for them; made by dry_cuda_fused_batch. */
 struct dry_cuda_attention_group {
     int fused;       /* 0: for the own kernels */
+    int dense;       /* all records have the tier's length and lie one behind the other */
     int tier;        /* of plans */
     int64_t records; /* filled; the plan's other places are empty */
     int64_t longest; /* of these records */
+    int64_t first;   /* row of the first record */
     int64_t words;   /* where its tables begin in c->sequences */
 };
 

@@ -40,14 +40,20 @@ enum {
 #define WORKSPACE_BYTES_ONE (INT64_C(1) << 32) /* of one record and key head, where that is more */
 
 enum plan_state { PENDING, READY, FAILED };
+/* For any lengths, or for places that are all full: some percent faster. */
+enum plan_kind { RAGGED, DENSE, KINDS };
+
+struct pair {
+    enum plan_state state;
+    struct dry_cudnn_plan *forward, *backward;
+};
 
 /* Plans for records of up to `longest` rows. */
 struct tier {
     int64_t longest, places;
     int64_t kv_heads, calls; /* key heads of a call, and calls for all of them; 0: for the own kernels */
     int64_t bytes;           /* workspace of backward */
-    enum plan_state state;
-    struct dry_cudnn_plan *forward, *backward;
+    struct pair pair[KINDS];
 };
 
 struct record {
@@ -111,7 +117,7 @@ static double place_bytes(const struct dry_cuda *c, int64_t longest, int64_t kv_
 
 static void tier_size(const struct dry_cuda *c, struct tier *t)
 {
-    int64_t all = c->arch->kv_heads;
+    int64_t all = c->arch->kv_heads, groups;
 
     for (int64_t some = all; some >= 1; some--) {
         double bytes = place_bytes(c, t->longest, some);
@@ -121,6 +127,9 @@ static void tier_size(const struct dry_cuda *c, struct tier *t)
         t->calls = all / some;
         t->places = smaller((int64_t)((double)WORKSPACE_BYTES / bytes), c->limits.records);
         t->places = t->places > 1 ? t->places : 1;
+        /* Groups of about one size, should all records be of this tier. */
+        groups = (c->limits.records + t->places - 1) / t->places;
+        t->places = (c->limits.records + groups - 1) / groups;
         t->bytes = (int64_t)bytes * t->places + SLACK_BYTES;
         return;
     }
@@ -177,14 +186,21 @@ static enum dry_status check_cudnn(const struct dry_cuda *c, cudnnStatus_t e, co
     return e == CUDNN_STATUS_ALLOC_FAILED ? DRY_ERR_MEMORY : DRY_ERR_DEVICE;
 }
 
+/* Whether records of all the same length are to be expected: where some are cut to it. */
+static int wants(const struct dry_cuda_attention *a, int tier, enum plan_kind kind)
+{
+    return a->tier[tier].calls > 0 && (kind == RAGGED || a->tier[tier].longest == a->c->limits.longest);
+}
+
 /* In the builder's thread: one plan; nothing is said there. */
 static struct dry_cudnn_plan *build(struct dry_cuda_attention *a, cudnnHandle_t handle, const struct tier *t,
-                                    int backward, char *why, size_t why_bytes)
+                                    enum plan_kind kind, int backward, char *why, size_t why_bytes)
 {
     const struct dry_arch *m = a->c->arch;
     struct dry_cudnn_shape shape = {
         .places = t->places,
         .longest = t->longest,
+        .dense = kind == DENSE,
         .heads = t->kv_heads * (m->heads / m->kv_heads),
         .kv_heads = t->kv_heads,
         .dim = m->head_dim,
@@ -216,11 +232,19 @@ static int stopped(struct dry_cuda_attention *a)
     return stop;
 }
 
-static void tier_done(struct dry_cuda_attention *a, struct tier *t, enum plan_state state, const char *why)
+static void build_pair(struct dry_cuda_attention *a, cudnnHandle_t handle, struct tier *t,
+                       enum plan_kind kind, char *why, size_t why_bytes)
 {
+    struct pair *p = &t->pair[kind];
+    int training = a->c->limits.training;
+
+    if (handle && !stopped(a))
+        p->forward = build(a, handle, t, kind, 0, why, why_bytes);
+    if (p->forward && training && !stopped(a))
+        p->backward = build(a, handle, t, kind, 1, why, why_bytes);
     pthread_mutex_lock(&a->lock);
-    t->state = state;
-    if (state == FAILED && !a->why[0])
+    p->state = p->forward && (!training || p->backward) ? READY : FAILED;
+    if (p->state == FAILED && !a->why[0])
         snprintf(a->why, sizeof a->why, "%s", why);
     pthread_cond_broadcast(&a->change);
     pthread_mutex_unlock(&a->lock);
@@ -232,48 +256,41 @@ static void *build_all(void *argument)
     struct dry_cuda_attention *a = argument;
     cudnnHandle_t handle = NULL;
     char why[sizeof a->why] = "its thread was stopped";
-    int training = a->c->limits.training, good = 0;
 
     if (cudaSetDevice(a->c->device))
         snprintf(why, sizeof why, "cudaSetDevice failed");
     else if (cudnnCreate(&handle))
         snprintf(why, sizeof why, "cudnnCreate failed");
-    else
-        good = 1;
-    for (int i = a->tiers - 1; i >= 0; i--) {
-        struct tier *t = &a->tier[i];
-        if (!t->calls)
-            continue;
-        if (good && !stopped(a))
-            t->forward = build(a, handle, t, 0, why, sizeof why);
-        if (t->forward && training && !stopped(a))
-            t->backward = build(a, handle, t, 1, why, sizeof why);
-        tier_done(a, t, t->forward && (!training || t->backward) ? READY : FAILED, why);
-    }
+    for (int i = a->tiers - 1; i >= 0; i--)
+        for (int kind = KINDS - 1; kind >= 0; kind--)
+            if (wants(a, i, (enum plan_kind)kind))
+                build_pair(a, handle, &a->tier[i], (enum plan_kind)kind, why, sizeof why);
     if (handle)
         (void)cudnnDestroy(handle);
     return NULL;
 }
 
-/* Whether the tier can be used; waits for the builder. */
-static int tier_ready(struct dry_cuda_attention *a, struct tier *t)
+/* Whether the plans are there; waits for the builder. */
+static int ready(struct dry_cuda_attention *a, int tier, enum plan_kind kind)
 {
+    struct pair *p = &a->tier[tier].pair[kind];
     enum plan_state state;
     int say;
 
-    if (!t->calls)
+    if (!wants(a, tier, kind))
         return 0;
     pthread_mutex_lock(&a->lock);
-    while (t->state == PENDING)
+    while (p->state == PENDING)
         pthread_cond_wait(&a->change, &a->lock);
-    state = t->state;
-    say = state == FAILED && !a->warned;
+    state = p->state;
+    say = state == FAILED && kind == RAGGED && !a->warned;
     a->warned |= say;
     pthread_mutex_unlock(&a->lock);
     if (say)
-        dry_warn("GPU %d: %s has no plan for records of up to %lld tokens (%s); drydock's own kernels do "
-                 "them, more slowly",
-                 a->c->device, a->name, (long long)t->longest, a->why);
+        dry_warn(
+            "GPU %d: %s has no plan for records of up to %lld tokens (%s); drydock's own kernels do them, "
+            "more slowly",
+            a->c->device, a->name, (long long)a->tier[tier].longest, a->why);
     return state == READY;
 }
 
@@ -334,10 +351,11 @@ void dry_cuda_fused_destroy(struct dry_cuda_attention *a)
         pthread_mutex_unlock(&a->lock);
         pthread_join(a->builder, NULL);
     }
-    for (int i = 0; i < a->tiers; i++) {
-        dry_cudnn_plan_destroy(a->tier[i].forward);
-        dry_cudnn_plan_destroy(a->tier[i].backward);
-    }
+    for (int i = 0; i < a->tiers; i++)
+        for (int kind = 0; kind < KINDS; kind++) {
+            dry_cudnn_plan_destroy(a->tier[i].pair[kind].forward);
+            dry_cudnn_plan_destroy(a->tier[i].pair[kind].backward);
+        }
     if (a->handle)
         (void)cudnnDestroy(a->handle);
     pthread_cond_destroy(&a->change);
@@ -393,38 +411,56 @@ static void plain_tables(const struct dry_batch *b, const struct dry_cuda_attent
     }
 }
 
+/* The sorted records of a group fill all places of its tier, and no row lies between them. */
+static int is_dense(const struct dry_batch *b, const struct tier *t, const struct record *record,
+                    int64_t records)
+{
+    const struct record *last = record + records - 1;
+
+    return records == t->places && last->length == t->longest &&
+           b->offset[last->index] - b->offset[record->index] == (records - 1) * t->longest;
+}
+
+static enum dry_status handle_make(struct dry_cuda *c, struct dry_cuda_attention *a)
+{
+    enum dry_status status;
+
+    if (a->handle)
+        return DRY_OK;
+    status = check_cudnn(c, cudnnCreate(&a->handle), "cudnnCreate");
+    return status ? status : check_cudnn(c, cudnnSetStream(a->handle, c->stream), "cudnnSetStream");
+}
+
 enum dry_status dry_cuda_fused_batch(struct dry_cuda *c, const struct dry_batch *batch, int32_t *words)
 {
     struct dry_cuda_attention *a = c->attention;
-    enum dry_status status;
+    enum dry_status status = handle_make(c, a);
     int64_t used = 0;
 
-    if (!a)
-        return DRY_OK;
-    if (!a->handle) {
-        status = check_cudnn(c, cudnnCreate(&a->handle), "cudnnCreate");
-        if (!status)
-            status = check_cudnn(c, cudnnSetStream(a->handle, c->stream), "cudnnSetStream");
-        if (status)
-            return status;
-    }
+    if (status)
+        return status;
     for (int64_t i = 0; i < batch->records; i++)
         a->record[i] = (struct record){batch->offset[i + 1] - batch->offset[i], i};
     qsort(a->record, (size_t)batch->records, sizeof *a->record, by_length);
     a->groups = 0;
     for (int64_t at = 0; at < batch->records;) {
         struct dry_cuda_attention_group *g = &a->group[a->groups++];
+        const struct record *record = a->record + at;
         int tier = 0;
-        while (a->record[at].length > a->tier[tier].longest)
+        while (record->length > a->tier[tier].longest)
             tier++;
-        *g = (struct dry_cuda_attention_group){.tier = tier, .longest = a->record[at].length, .words = used};
-        g->fused = tier_ready(a, &a->tier[tier]);
+        *g = (struct dry_cuda_attention_group){.tier = tier, .longest = record->length, .words = used};
         g->records = smaller(a->tier[tier].places, batch->records - at);
-        if (g->fused)
-            fused_tables(a, batch, g, a->record + at, words + used);
-        else
-            plain_tables(batch, g, a->record + at, words + used);
-        used += g->fused ? table_words(a->tier[tier].places) : round_up(2 * g->records, ALIGNED_WORDS);
+        g->first = batch->offset[record->index];
+        g->dense = is_dense(batch, &a->tier[tier], record, g->records) && ready(a, tier, DENSE);
+        g->fused = g->dense || ready(a, tier, RAGGED);
+        if (g->fused && !g->dense) {
+            fused_tables(a, batch, g, record, words + used);
+            used += table_words(a->tier[tier].places);
+        } else if (!g->fused) {
+            plain_tables(batch, g, record, words + used);
+            used += round_up(2 * g->records, ALIGNED_WORDS);
+        }
         at += g->records;
     }
     return DRY_OK;
@@ -444,18 +480,20 @@ static enum dry_status run(struct dry_cuda *c, const struct dry_cuda_attention_g
     float scale = k->scale, nothing = -INFINITY, one = 1;
     int64_t heads = t->kv_heads * (k->heads / k->kv_heads), step = round_up(t->places + 1, ALIGNED_WORDS);
     int32_t *length = c->sequences + g->words, *at = length + round_up(t->places, ALIGNED_WORDS);
+    const struct pair *pair = &t->pair[g->dense ? DENSE : RAGGED];
+    int64_t row = g->dense ? g->first : 0;
     char *workspace = c->attention_workspace;
     void *scratch = workspace + round_up(t->places * heads * t->longest * (int64_t)sizeof(float), ALIGNMENT);
 
     for (int64_t i = 0; i < t->calls; i++) {
-        int64_t q = i * heads * k->dim, kv = (k->heads + i * t->kv_heads) * k->dim,
-                v = kv + k->kv_heads * k->dim;
+        int64_t q = row * k->pitch + i * heads * k->dim, o = row * k->pitch_o + i * heads * k->dim;
+        int64_t kv = row * k->pitch + (k->heads + i * t->kv_heads) * k->dim, v = kv + k->kv_heads * k->dim;
         void *tensor[DRY_CUDNN_BACKWARD] = {
             [DRY_CUDNN_Q] = (void *)(k->qkv + q),
             [DRY_CUDNN_K] = (void *)(k->qkv + kv),
             [DRY_CUDNN_V] = (void *)(k->qkv + v),
-            [DRY_CUDNN_O] = k->o + q,
-            [DRY_CUDNN_LSE] = k->lse + i * heads,
+            [DRY_CUDNN_O] = k->o + o,
+            [DRY_CUDNN_LSE] = k->lse + row * k->heads + i * heads,
             [DRY_CUDNN_LENGTH] = length,
             [DRY_CUDNN_AT] = at,
             [DRY_CUDNN_AT_O] = at + step,
@@ -465,14 +503,14 @@ static enum dry_status run(struct dry_cuda *c, const struct dry_cuda_attention_g
         };
         cudnnStatus_t e;
         if (backward) {
-            tensor[DRY_CUDNN_D_O] = (void *)(k->d_o + q);
+            tensor[DRY_CUDNN_D_O] = (void *)(k->d_o + o);
             tensor[DRY_CUDNN_DQ] = k->dqkv + q;
             tensor[DRY_CUDNN_DK] = k->dqkv + kv;
             tensor[DRY_CUDNN_DV] = k->dqkv + v;
             tensor[DRY_CUDNN_DELTA] = workspace;
             tensor[DRY_CUDNN_ONE] = &one;
         }
-        e = dry_cudnn_plan_run(a->handle, backward ? t->backward : t->forward, tensor,
+        e = dry_cudnn_plan_run(a->handle, backward ? pair->backward : pair->forward, tensor,
                                backward ? scratch : workspace);
         if (e)
             return check_cudnn(c, e, backward ? "cuDNN attention, backward," : "cuDNN attention, forward,");

@@ -270,13 +270,17 @@ static descriptor keep_where(struct dry_cudnn_plan *p, descriptor x, descriptor 
                      mask, score(p, CUDNN_DATA_FLOAT), -1);
 }
 
-/* Nothing behind the records' ends. */
+/* Nothing behind the records' ends, where there are lengths. */
 static descriptor inside(struct dry_cudnn_plan *p, descriptor x, descriptor length)
 {
-    descriptor row = index_along(p, CUDNN_DATA_INT32, x, 2), column = index_along(p, CUDNN_DATA_INT32, x, 3);
-    descriptor row_in = compare(p, CUDNN_POINTWISE_CMP_LT, row, length);
-    descriptor column_in = compare(p, CUDNN_POINTWISE_CMP_LT, column, length);
+    descriptor row, column, row_in, column_in;
 
+    if (!length)
+        return x;
+    row = index_along(p, CUDNN_DATA_INT32, x, 2);
+    column = index_along(p, CUDNN_DATA_INT32, x, 3);
+    row_in = compare(p, CUDNN_POINTWISE_CMP_LT, row, length);
+    column_in = compare(p, CUDNN_POINTWISE_CMP_LT, column, length);
     return keep_where(p, x, compare(p, CUDNN_POINTWISE_LOGICAL_AND, row_in, column_in));
 }
 
@@ -297,10 +301,10 @@ static struct common common_make(struct dry_cudnn_plan *p)
     const struct dry_cudnn_shape *s = &p->shape;
     struct common c;
 
-    c.length = table(p, DRY_CUDNN_LENGTH, s->places);
-    c.at = table(p, DRY_CUDNN_AT, s->places + 1);
-    c.at_o = table(p, DRY_CUDNN_AT_O, s->places + 1);
-    c.at_lse = table(p, DRY_CUDNN_AT_LSE, s->places + 1);
+    c.length = s->dense ? NULL : table(p, DRY_CUDNN_LENGTH, s->places);
+    c.at = s->dense ? NULL : table(p, DRY_CUDNN_AT, s->places + 1);
+    c.at_o = s->dense ? NULL : table(p, DRY_CUDNN_AT_O, s->places + 1);
+    c.at_lse = s->dense ? NULL : table(p, DRY_CUDNN_AT_LSE, s->places + 1);
     c.scale = number(p, DRY_CUDNN_SCALE);
     c.q = flat(p, FIRST_UID + DRY_CUDNN_Q, s->heads, s->pitch, false, c.at);
     c.k_turned = flat(p, FIRST_UID + DRY_CUDNN_K, s->kv_heads, s->pitch, true, c.at);
@@ -480,18 +484,22 @@ size_t dry_cudnn_plan_bytes(const struct dry_cudnn_plan *plan)
 cudnnStatus_t dry_cudnn_plan_run(cudnnHandle_t handle, const struct dry_cudnn_plan *plan,
                                  void *const tensor_of[DRY_CUDNN_BACKWARD], void *workspace)
 {
-    int64_t uid[DRY_CUDNN_BACKWARD];
+    void *pointer[DRY_CUDNN_BACKWARD];
+    int64_t uid[DRY_CUDNN_BACKWARD], count = 0;
     descriptor pack = NULL;
     cudnnStatus_t status = cudnnBackendCreateDescriptor(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &pack);
 
     for (int i = 0; i < plan->tensors; i++)
-        uid[i] = FIRST_UID + i;
+        if (!plan->shape.dense || i < DRY_CUDNN_LENGTH || i > DRY_CUDNN_AT_LSE) {
+            uid[count] = FIRST_UID + i;
+            pointer[count++] = tensor_of[i];
+        }
     if (!status)
-        status = cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64,
-                                          plan->tensors, uid);
+        status =
+            cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, count, uid);
     if (!status)
         status = cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR,
-                                          plan->tensors, tensor_of);
+                                          count, pointer);
     if (!status)
         status = cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1,
                                           &workspace);

@@ -15,12 +15,14 @@
 /* What a plan is made for. */
 struct dry_cudnn_shape {
     int64_t places, longest;      /* records at most, and rows of each */
+    int dense;                    /* every place is full, one behind the other: no tables */
     int64_t heads, kv_heads, dim; /* of one call */
-    int64_t pitch, pitch_o,
-        pitch_lse; /* elements between rows of q, k, v and their gradients; o and dO; lse */
+    int64_t pitch;                /* elements between rows of q, k, v and their gradients */
+    int64_t pitch_o, pitch_lse;   /* of o and dO, of lse */
 };
 
-/* Tensors of the graphs, as indices of an array of pointers. Device memory, but for the three numbers. */
+/* Tensors of the graphs, as indices of an array of pointers. Device memory, but for the three numbers. A
+ * dense plan takes no tables. */
 enum dry_cudnn_tensor {
     DRY_CUDNN_Q,
     DRY_CUDNN_K,

@@ -29,8 +29,9 @@ static const struct {
     const char *name;
     struct dry_cudnn_shape shape;
 } shapes[] = {
-    {"seven heads of 128 a key, rows wider than they need be", {6, 1024, 28, 4, 128, 4672, 3648, 28}},
-    {"every head its own, 96", {3, 384, 32, 32, 96, 9280, 3136, 32}},
+    {"seven heads of 128 a key, rows wider than they need be", {6, 1024, 0, 28, 4, 128, 4672, 3648, 28}},
+    {"the same, all of one length", {6, 1024, 1, 28, 4, 128, 4672, 3648, 28}},
+    {"every head its own, 96", {3, 384, 0, 32, 32, 96, 9280, 3136, 32}},
 };
 
 /* Starts again where a driver's library is found, if only a stand-in. Returns when that is in vain. */
