@@ -166,6 +166,9 @@ static enum dry_status continue_adapter(const struct dry_config *c, const struct
 
     if (s)
         return s;
+    if ((*a)->dropout != c->lora_dropout)
+        dry_info("adapter %s had dropout %g; this training has %g (--lora-dropout)", c->init_adapter,
+                 (*a)->dropout, c->lora_dropout);
     (*a)->dropout = (*a)->request.dropout = c->lora_dropout;
     return compare_flags(c, &base->arch, *a);
 }
