@@ -40,7 +40,8 @@ static void families(void)
     struct dry_arch a;
 
     tap_ok(read_text("{\"model_type\": \"llama\", \"hidden_size\": 16, \"num_attention_heads\": 4, " SIZES
-                     ", \"attention_bias\": true, \"mlp_bias\": true, \"torch_dtype\": \"float16\"}",
+                     ", \"attention_bias\": true, \"mlp_bias\": true, \"torch_dtype\": \"float16\", "
+                     "\"max_sequence_length\": 2048}",
                      &a),
            "a short Llama configuration is read");
     tap_ok(a.kv_heads == 4 && a.head_dim == 4 && a.rope_theta == 10000 && a.norm_eps == 1e-6 &&

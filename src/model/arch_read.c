@@ -98,6 +98,7 @@ static const char *const ignored_keys[] = {
     "length_penalty",
     "max_length",
     "max_new_tokens",
+    "max_sequence_length",
     "min_length",
     "name_or_path",
     "no_repeat_ngram_size",
