@@ -46,7 +46,8 @@ struct dry_cuda_member {
 };
 
 struct dry_cuda_gemm;      /* gemm.c: cuBLASLt handle, workspace, algorithms by shape */
-struct dry_cuda_linear;    /* linear.c: kernels of the thin products by width, table of adapter copies; NULL without adapter */
+struct dry_cuda_linear;    /* linear.c: kernels of the thin products by width, table of adapter copies; NULL
+                              without adapter */
 struct dry_cuda_attention; /* attention_*.c: plans by shape; NULL where the own kernel is used */
 
 struct dry_cuda {
@@ -83,7 +84,7 @@ struct dry_cuda {
     int32_t *id, *position, *offset, *row, *label,
         *record_of; /* device; record_of [T]: row's record in the batch, -1: padding */
     int64_t *record;
-    int32_t *sequences; /* attention's tables of the micro-batch's groups */
+    int32_t *sequences;    /* attention's tables of the micro-batch's groups */
     uint64_t *row_key;     /* [T] counter of dropout */
     void *staging;         /* pinned: two host copies of batch_block used in turn, then a piece of the sums */
     cudaEvent_t staged[2]; /* the half's copy is done */
@@ -94,6 +95,8 @@ struct dry_cuda {
     dry_bf16 *logits;     /* [chunk, V], pitch dry_cuda_logits_pitch; in place their gradient */
     dry_bf16 *dhidden;    /* [chunk, H] */
     int64_t chunk;
+    dry_bf16
+        *kept; /* [layers, groups, T, pad] scale x A^T of forward, which backward needs; only in training */
     float *reduce; /* scratch of two-stage reductions over rows (dA, dB) */
     size_t reduce_bytes;
     dry_bf16 *dropped; /* [T, in] dropout(x), only with dropout */
@@ -182,8 +185,8 @@ void dry_cuda_linear_destroy(struct dry_cuda *c);
 enum dry_status dry_cuda_attention_create(struct dry_cuda *c);
 void dry_cuda_attention_destroy(struct dry_cuda *c);
 size_t dry_cuda_attention_bytes(const struct dry_cuda *c);
-/* attention.c. int32 words of c->sequences that the limits need, and what stands there for a micro-batch (its arrays on the
- * host): words is the staged copy. */
+/* attention.c. int32 words of c->sequences that the limits need, and what stands there for a micro-batch (its
+ * arrays on the host): words is the staged copy. */
 int64_t dry_cuda_attention_words(const struct dry_cuda *c);
 enum dry_status dry_cuda_attention_batch(struct dry_cuda *c, const struct dry_batch *batch, int32_t *words);
 size_t dry_cuda_reduce_bytes(const struct dry_cuda *c);

@@ -17,6 +17,7 @@
 #include "base/memory.h"
 #include "compute/dropout.h"
 
+#include <assert.h>
 #include <string.h>
 
 enum { COLUMN_MULTIPLE = 64, EIGHT = 8, MOST_RUNS = 1024 };
@@ -38,6 +39,7 @@ struct group {
     int in, out, tokens, useful;
     int64_t x_pitch, y_pitch, w_pitch;
     const dry_bf16 *weight, *bias;
+    dry_bf16 *kept;     /* [T, c->pad] what forward put into x's pad, for backward; NULL: not in training */
     int drops, aligned; /* aligned: rows can be moved in pieces of 16 bytes */
     int members, ranks;
     int columns; /* of the pad in use: ranks, rounded up */
@@ -72,6 +74,8 @@ static void group_make(struct dry_cuda *c, int64_t layer, enum dry_group which, 
         g->weight = c->layer[layer].weight[which];
         g->bias = c->layer[layer].bias[which];
     }
+    if (c->kept)
+        g->kept = c->kept + (layer * DRY_GROUPS + which) * c->limits.tokens * c->pad;
     g->members = dry_cuda_members(c, layer, which, g->member, &g->ranks);
     if (!c->enabled) {
         g->ranks = 0;
@@ -208,6 +212,21 @@ static enum dry_status pad_clear(const struct group *g, dry_bf16 *pad, int64_t p
     return status;
 }
 
+/* Columns begin..end-1 of x's pad, kept for backward. */
+static enum dry_status pad_keep(const struct group *g, const dry_bf16 *pad, int begin, int end)
+{
+    struct dry_cuda *c = g->c;
+
+    if (!g->kept || end <= begin)
+        return DRY_OK;
+    return dry_cuda_check(c,
+                          cudaMemcpy2DAsync(g->kept + begin, (size_t)c->pad * sizeof *pad, pad + begin,
+                                            (size_t)g->x_pitch * sizeof *pad,
+                                            (size_t)(end - begin) * sizeof *pad, (size_t)g->tokens,
+                                            cudaMemcpyDeviceToDevice, c->stream),
+                          "cudaMemcpy2DAsync");
+}
+
 /* A run's columns of x's pad = scale z A^T. */
 static enum dry_status run_xa(const struct group *g, const struct run *r, const dry_bf16 *z, dry_bf16 *pad)
 {
@@ -229,7 +248,9 @@ static enum dry_status run_xa(const struct group *g, const struct run *r, const 
         product.out = pad + m->rank_first;
         product.ldc = g->x_pitch;
         status = dry_cuda_product(c, &product);
-        return status ? status : pad_clear(g, pad, g->x_pitch, r->begin, m->rank_first + m->rank, r->end);
+        if (!status)
+            status = pad_clear(g, pad, g->x_pitch, r->begin, m->rank_first + m->rank, r->end);
+        return status ? status : pad_keep(g, pad, r->begin, r->end);
     }
     j.m = rows_of_a(g);
     j.segments = 1;
@@ -248,6 +269,8 @@ static enum dry_status run_xa(const struct group *g, const struct run *r, const 
     f.partial = j.partial;
     f.width = r->units * DRY_SKINNY_UNIT;
     f.pitch = g->x_pitch;
+    f.kept = g->kept;
+    f.kept_pitch = c->pad;
     status =
         dry_cuda_check(c, dry_cuda_skinny_launch(DRY_SKINNY_XA, r->units, p->columns, &j, c->stream), "x A");
     return status ? status : dry_cuda_check(c, dry_cuda_skinny_finish_launch(&f, c->stream), "x A's sum");
@@ -330,8 +353,7 @@ static int units_of_dy(const struct group *g)
 }
 
 /* u and dB of all members in one pass over dy. */
-static enum dry_status fused_dy(const struct group *g, const struct plan *p, int units, const dry_bf16 *x_pad,
-                                dry_bf16 *dy)
+static enum dry_status fused_dy(const struct group *g, const struct plan *p, int units, dry_bf16 *dy)
 {
     struct dry_cuda *c = g->c;
     struct dry_skinny_job j = job_make(g, dy, g->y_pitch);
@@ -354,8 +376,8 @@ static enum dry_status fused_dy(const struct group *g, const struct plan *p, int
         f.parts = j.targets = ++j.segments;
     }
     j.m = g->weight + g->in;
-    j.v = x_pad;
-    j.v_pitch = g->x_pitch;
+    j.v = g->kept;
+    j.v_pitch = c->pad;
     j.chunk = chunk_rows(g, DRY_SKINNY_DY, j.slices, p);
     f.width = units * DRY_SKINNY_UNIT;
     f.pad = dy + g->out;
@@ -374,8 +396,7 @@ static enum dry_status gradient_add(struct dry_cuda *c, int64_t n, float factor,
 }
 
 /* The same for one member by general products. */
-static enum dry_status general_dy(const struct group *g, const struct dry_cuda_member *m,
-                                  const dry_bf16 *x_pad, dry_bf16 *dy)
+static enum dry_status general_dy(const struct group *g, const struct dry_cuda_member *m, dry_bf16 *dy)
 {
     struct dry_cuda *c = g->c;
     struct dry_cuda_product u = {.m = g->tokens, .n = m->rank, .k = m->out, .alpha = m->scale};
@@ -389,8 +410,8 @@ static enum dry_status general_dy(const struct group *g, const struct dry_cuda_m
     u.ldb = g->w_pitch;
     u.out = dy + g->out + m->rank_first;
     u.ldc = g->y_pitch;
-    db.b = x_pad + m->rank_first;
-    db.ldb = g->x_pitch;
+    db.b = g->kept + m->rank_first;
+    db.ldb = c->pad;
     db.out = c->reduce;
     db.ldc = m->rank;
     status = dry_cuda_product(c, &u);
@@ -399,18 +420,18 @@ static enum dry_status general_dy(const struct group *g, const struct dry_cuda_m
     return status ? status : gradient_add(c, (int64_t)m->out * m->rank, 1, m->b);
 }
 
-/* dy's pad = u = scale dy B; sums of B += dy^T x's pad. */
-static enum dry_status product_dy(const struct group *g, const dry_bf16 *x_pad, dry_bf16 *dy)
+/* dy's pad = u = scale dy B; sums of B += dy^T (x's pad of forward). */
+static enum dry_status product_dy(const struct group *g, dry_bf16 *dy)
 {
     int units = units_of_dy(g);
     const struct plan *p = plan_of(g, DRY_SKINNY_DY, units);
     enum dry_status status = DRY_OK;
 
     if (p)
-        return fused_dy(g, p, units, x_pad, dy);
+        return fused_dy(g, p, units, dy);
     for (int i = 0; i < g->members && !status; i++)
         if (g->member[i].rank)
-            status = general_dy(g, &g->member[i], x_pad, dy);
+            status = general_dy(g, &g->member[i], dy);
     return status ? status : pad_clear(g, dy + g->out, g->y_pitch, 0, g->ranks, g->columns);
 }
 
@@ -494,12 +515,10 @@ enum dry_status dry_cuda_linear_backward(struct dry_backend *b, int64_t layer, e
     struct group g;
 
     group_make(c, layer, which, &g);
-    const dry_bf16 *x_pad = (const dry_bf16 *)x + g.in, *u = (const dry_bf16 *)dy + g.out;
+    const dry_bf16 *u = (const dry_bf16 *)dy + g.out;
     if (g.ranks) {
-        /* Another layer's forward or a norm computed again may have been here: x's pad is made anew. */
-        status = product_xa(&g, (dry_bf16 *)x);
-        if (!status)
-            status = product_dy(&g, x_pad, (dry_bf16 *)dy);
+        assert(g.kept);
+        status = product_dy(&g, (dry_bf16 *)dy);
         if (!status)
             status = gradient_a(&g, x, u);
     }

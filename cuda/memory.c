@@ -161,6 +161,7 @@ static void workspace_layout(struct dry_cuda *c, struct carve *k)
     c->hidden = halves(k, c->chunk, a->hidden);
     c->dhidden = halves(k, l->training ? c->chunk : 0, a->hidden);
     c->partial = carve(k, c->gradients / DRY_CUDA_NORM_BLOCK + 1, 1, sizeof *c->partial);
+    c->kept = l->training && c->adapter ? halves(k, a->layers * DRY_GROUPS * l->tokens, c->pad) : NULL;
     c->reduce_bytes = dry_cuda_reduce_bytes(c);
     c->reduce = carve(k, 1, (int64_t)c->reduce_bytes, 1);
     shared_layout(c, k);

@@ -449,13 +449,15 @@ __global__ static void __launch_bounds__(THREADS) finish_kernel(const __grid_con
             continue;
         int64_t slice = (int64_t)f.tokens * f.width;
         const float *from = f.partial + p.slice_first * slice + (int64_t)row * f.width + column - p.pad_first;
-#pragma unroll 8
+#pragma unroll 16
         for (int s = 0; s < p.slices; s++)
             sum += from[s * slice];
         sum *= p.scale;
         break;
     }
     ((__nv_bfloat16 *)f.pad)[row * f.pitch + column] = __float2bfloat16_rn(sum);
+    if (f.kept)
+        ((__nv_bfloat16 *)f.kept)[row * f.kept_pitch + column] = __float2bfloat16_rn(sum);
 }
 
 cudaError_t dry_cuda_skinny_finish_launch(const struct dry_skinny_finish *f, cudaStream_t stream)

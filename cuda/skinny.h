@@ -59,8 +59,8 @@ struct dry_skinny_finish {
     const float *partial;
     int width, tokens, useful, first, end, parts;
     struct dry_skinny_part part[3];
-    dry_bf16 *pad;
-    int64_t pitch;
+    dry_bf16 *pad, *kept; /* kept: the same once more, or NULL */
+    int64_t pitch, kept_pitch;
 };
 /* An adapter's two bfloat16 copies inside its group's weights. */
 struct dry_skinny_copy {

@@ -484,7 +484,7 @@ static void test_adamw(struct test_case *c)
     int64_t n = c->adapter->parameters, hidden = c->base->arch.hidden,
             out = dry_group_out(&c->base->arch, DRY_GROUP_QKV);
     double *x = numbers(c, 70, c->batch.useful * hidden, 1), *w = numbers(c, 71, c->batch.useful * out, 1);
-    void *in = case_upload(c, x, hidden), *dy = case_upload(c, w, out);
+    void *in = case_upload(c, x, hidden), *dy = case_upload(c, w, out), *y = case_buffer(c, out);
     double *p = zeros(n), *m = zeros(n), *v = zeros(n), norm = 0, norm_error = 0, worst = 0;
     float *g = calloc((size_t)n, sizeof *g), *got = calloc((size_t)n, sizeof *got);
 
@@ -496,6 +496,7 @@ static void test_adamw(struct test_case *c)
         o.max_norm = step == 2 ? 0 : 0.05;
         c->ops->sums_clear(c->backend);
         c->ops->loss(c->backend, in, NULL);
+        c->ops->linear_forward(c->backend, 0, DRY_GROUP_QKV, in, NULL, y);
         c->ops->linear_backward(c->backend, 0, DRY_GROUP_QKV, in, dy, NULL);
         c->ops->gradient_get(c->backend, g);
         double sum = 0;

@@ -113,7 +113,7 @@ struct dry_backend_ops {
      * residual [T, out]. */
     enum dry_status (*linear_forward)(struct dry_backend *b, int64_t layer, enum dry_group g, const void *x,
                                       const void *residual, void *y);
-    /* dx [T, in] = dy W + scale mask (dy B) A (not touched when dx is NULL; may alias neither x nor dy); sums
+    /* After linear_forward of the same layer, group and x. dx [T, in] = dy W + scale mask (dy B) A (not touched when dx is NULL; may alias neither x nor dy); sums
      * of dA, dB += (fixed point). dy stays as it is: the residual path needs it again. */
     enum dry_status (*linear_backward)(struct dry_backend *b, int64_t layer, enum dry_group g, const void *x,
                                        const void *dy, void *dx);
