@@ -93,11 +93,11 @@ enum dry_status dry_run_step(struct dry_run *r, const struct dry_step_report *s,
 {
     json_t *line =
         json_pack("{s:I, s:I, s:f, s:f, s:f, s:I, s:I, s:I, s:I, s:f, s:f, s:o}", "step", (json_int_t)s->step,
-                  "epoch", (json_int_t)s->epoch, "loss", s->loss, "norm", s->norm, "learning_rate", s->rate,
-                  "records", (json_int_t)s->records, "tokens", (json_int_t)s->useful, "padded_tokens",
-                  (json_int_t)s->tokens, "supervised", (json_int_t)s->supervised, "seconds", s->seconds,
-                  "tokens_per_second", s->seconds > 0 ? (double)s->useful / s->seconds : 0.0, "stages",
-                  dry_manifest_stages(stages, r->before));
+                  "epoch", (json_int_t)s->epoch + 1, "loss", s->loss, "norm", s->norm, "learning_rate",
+                  s->rate, "records", (json_int_t)s->records, "tokens", (json_int_t)s->useful,
+                  "padded_tokens", (json_int_t)s->tokens, "supervised", (json_int_t)s->supervised, "seconds",
+                  s->seconds, "tokens_per_second", s->seconds > 0 ? (double)s->useful / s->seconds : 0.0,
+                  "stages", dry_manifest_stages(stages, r->before));
 
     memcpy(r->before, stages->seconds, sizeof r->before);
     return dry_metrics_put(r->metrics, line);
