@@ -78,7 +78,7 @@ def main():
     torch.manual_seed(a.seed)
     random.seed(a.seed)
 
-    tokenizer = transformers.AutoTokenizer.from_pretrained(a.base)
+    tokenizer = transformers.PreTrainedTokenizerFast.from_pretrained(a.base)  # tokenizer.json as it stands, no class over it
     records = read_records(a.data, tokenizer, a)
     steps = plan_steps(a.plan)
     steps = steps[:a.max_steps] if a.max_steps else steps

@@ -12,7 +12,7 @@ import json, os, subprocess, sys, warnings
 import torch
 from peft import PeftModel, get_peft_model_state_dict
 from safetensors.torch import load_file
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 
 TOLERANCE = 1e-5
 failures = []
@@ -59,7 +59,7 @@ def evaluate(drydock, *arguments):
 
 def main(drydock, base_folder, adapter_folder, data_path):
     told = evaluate(drydock, "--base", base_folder, "--adapter", adapter_folder, "--data", data_path)
-    tokenizer = AutoTokenizer.from_pretrained(base_folder)
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(base_folder)
     data = list(records(tokenizer, data_path))
     base = AutoModelForCausalLM.from_pretrained(base_folder, dtype=torch.float32, attn_implementation="eager").eval()
     loss, count = mean_loss(base, data)

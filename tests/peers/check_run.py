@@ -12,7 +12,7 @@ import argparse, json, os, sys, warnings
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model, set_peft_model_state_dict
 from safetensors.torch import load_file
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 from transformers.utils import logging
 
 RELATIVE = 1e-5  # of a loss in float32
@@ -101,7 +101,7 @@ def main():
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", 1)))
 
     tap = Tap(a.name)
-    records = read_records(a.data, AutoTokenizer.from_pretrained(a.base))
+    records = read_records(a.data, PreTrainedTokenizerFast.from_pretrained(a.base))
     with open(a.evaluated, encoding="utf-8") as f:
         evaluated = json.load(f)
     check_keys(tap, a.base, a.adapter)
