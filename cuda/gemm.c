@@ -2,8 +2,9 @@
  * Matrix products through cuBLASLt: row-major operands, one algorithm per shape, kept.
  * Owns the handle and the table of algorithms.  Must not know what is multiplied.
  *
- * The choice is a fixed rule: the first of the heuristics' list that neither splits k nor needs a reduction,
- * so that a product's bits depend on its shape, strides and alignment alone.  Nothing is timed.
+ * The choice is a fixed rule: of the heuristics' list that neither splits k nor needs a reduction the first,
+ * or for large products on Hopper the one of the preferred tile, so that a product's bits depend on its
+ * shape, strides and alignment alone.  Nothing is timed here.
  */
 #include "config.h"
 
@@ -17,7 +18,11 @@
 enum {
     ASKED = 32,         /* algorithms asked for */
     FIRST_SHAPES = 256, /* room of the table at first, a power of two */
-    ALIGNED = 256       /* larger alignment of an address makes no difference */
+    ALIGNED = 256,      /* larger alignment of an address makes no difference */
+    HOPPER = 9,         /* compute capability that the preference was measured on */
+    LARGE_ROWS = 1024,  /* products of fewer rows, columns or terms are left to the heuristics */
+    TALL_ROWS = 2048,
+    TILE_176X128 = 201 /* as cublasLt.h numbers it; 12.4 has no name for it */
 };
 
 /* Everything that the choice depends on; compared as bytes, so made from zeroed memory. */
@@ -41,6 +46,7 @@ struct dry_cuda_gemm {
     cublasLtHandle_t handle;
     struct choice *table; /* open addressing */
     size_t room, used;
+    int major; /* compute capability */
 };
 
 enum dry_status dry_cuda_gemm_create(struct dry_cuda *c)
@@ -55,6 +61,8 @@ enum dry_status dry_cuda_gemm_create(struct dry_cuda *c)
     if (!g->table)
         return DRY_ERR_MEMORY;
     g->room = FIRST_SHAPES;
+    if (cudaDeviceGetAttribute(&g->major, cudaDevAttrComputeCapabilityMajor, c->device))
+        g->major = 0;
     status = dry_cuda_check_blas(c, cublasLtCreate(&g->handle), "cublasLtCreate");
     if (status)
         g->handle = NULL;
@@ -221,12 +229,39 @@ static int in_one_piece(const cublasLtMatmulAlgo_t *a)
     return pieces <= 1 && reduction == CUBLASLT_REDUCTION_SCHEME_NONE;
 }
 
+static uint32_t attribute(const cublasLtMatmulAlgo_t *a, cublasLtMatmulAlgoConfigAttributes_t name)
+{
+    uint32_t value = 0;
+    size_t written;
+
+    return cublasLtMatmulAlgoConfigGetAttribute(a, name, &value, sizeof value, &written) ? 0 : value;
+}
+
+/* The lower the sooner. A hot card is bound by its power, which the heuristics do not know: for forward
+ * products of many rows 176 x 128 tiles, and else 256 x 128 in clusters of 1 x 2, take 3 to 6 % less time
+ * (bench/gemm_list.c). Other clusters of the latter were no gain in a layer. */
+static int preference_of(const struct dry_cuda_gemm *g, const struct key *k, const cublasLtMatmulAlgo_t *a)
+{
+    uint32_t tile = attribute(a, CUBLASLT_ALGO_CONFIG_TILE_ID);
+    uint16_t cluster = 0;
+    size_t written;
+
+    if (g->major != HOPPER || k->m < LARGE_ROWS || k->n < LARGE_ROWS || k->k < LARGE_ROWS)
+        return 0;
+    if (tile == TILE_176X128 && k->m >= TALL_ROWS && k->transpose_b && !k->add)
+        return -2;
+    if (cublasLtMatmulAlgoConfigGetAttribute(a, CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID, &cluster,
+                                             sizeof cluster, &written))
+        return 0;
+    return tile == CUBLASLT_MATMUL_TILE_256x128 && cluster == CUBLASLT_CLUSTER_SHAPE_1x2x1 ? -1 : 0;
+}
+
 static enum dry_status choose(struct dry_cuda *c, struct choice *o, const dry_bf16 *bias)
 {
     cublasLtMatmulHeuristicResult_t result[ASKED];
     cublasLtMatmulPreferenceOpaque_t preference;
     cublasStatus_t e = describe(o, bias);
-    int results = 0;
+    int results = 0, best = 0;
 
     if (e)
         return dry_cuda_check_blas(c, e, "cublasLtMatrixLayoutInit");
@@ -237,12 +272,15 @@ static enum dry_status choose(struct dry_cuda *c, struct choice *o, const dry_bf
                                        &preference, ASKED, result, &results);
     if (e && e != CUBLAS_STATUS_NOT_SUPPORTED && e != CUBLAS_STATUS_INVALID_VALUE)
         return dry_cuda_check_blas(c, e, "cublasLtMatmulAlgoGetHeuristic");
-    for (int i = 0; !e && i < results && !o->found; i++)
+    for (int i = 0; !e && i < results; i++) {
+        int preferred = preference_of(c->gemm, &o->key, &result[i].algo);
         if (result[i].state == CUBLAS_STATUS_SUCCESS && result[i].workspaceSize <= c->gemm_bytes &&
-            in_one_piece(&result[i].algo)) {
+            in_one_piece(&result[i].algo) && (!o->found || preferred < best)) {
             o->algorithm = result[i].algo;
             o->found = 1;
+            best = preferred;
         }
+    }
     dry_debug("product %lld x %lld x %lld: algorithm %s", (long long)o->key.m, (long long)o->key.n,
               (long long)o->key.k, o->found ? "of cuBLASLt" : "without matrix units");
     return DRY_OK;
