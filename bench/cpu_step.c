@@ -313,7 +313,11 @@ int main(int argc, char **argv)
                    base->arch.vocab))
         goto out;
     struct dry_backend_ops timed = wrap(ops);
-    struct dry_limits limits = {batch.tokens, batch.records, batch.rows, batch.longest, 1};
+    struct dry_limits limits = {.tokens = batch.tokens,
+                                .records = batch.records,
+                                .rows = batch.rows,
+                                .longest = batch.longest,
+                                .training = 1};
     backend->ops = &timed;
     values = calloc((size_t)adapter->parameters, sizeof *values);
     if (!values || dry_engine_create(backend, base, adapter, &limits, &engine))

@@ -130,7 +130,11 @@ int case_open(struct test_case *c, const struct case_spec *spec, const char *bac
         c->base->arch.rope_factor = spec->linear_rope;
     }
     make_batch(c);
-    c->limits = (struct dry_limits){c->batch.tokens, c->batch.records, c->batch.rows, c->batch.longest, 1};
+    c->limits = (struct dry_limits){.tokens = c->batch.tokens,
+                                    .records = c->batch.records,
+                                    .rows = c->batch.rows,
+                                    .longest = c->batch.longest,
+                                    .training = 1};
     return make_adapter(c) || make_backend(c) ? -1 : 0;
 }
 

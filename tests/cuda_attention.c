@@ -259,7 +259,8 @@ static void backend_open(const struct shape *s, const struct host *h)
     for (int64_t r = 0; r < h->records; r++)
         if (h->offset[r + 1] - h->offset[r] > batch.longest)
             batch.longest = h->offset[r + 1] - h->offset[r];
-    c.limits = (struct dry_limits){h->tokens, h->records, 1, batch.longest, 1};
+    c.limits = (struct dry_limits){
+        .tokens = h->tokens, .records = h->records, .rows = 1, .longest = batch.longest, .training = 1};
     must(!cudaStreamCreateWithFlags(&c.stream, cudaStreamNonBlocking), "a stream");
     must(!cudaDeviceGetAttribute(&c.sms, cudaDevAttrMultiProcessorCount, 0), "the device");
     one = malloc((size_t)(batch.longest * s->dim) * sizeof *one);

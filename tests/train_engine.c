@@ -1,6 +1,7 @@
 /*
- * The engine: gradients against finite differences, what an adapter on few projections skips, layouts, and
- * the memory that a run is compared with.
+ * The engine: gradients against finite differences, what an adapter on few projections skips, what backward
+ * recomputes, layouts, and the memory that a run is compared with. DRY_TEST_BACKEND names another backend
+ * than "cpu" for the part on recomputing.
  */
 #include "config.h"
 
@@ -78,20 +79,28 @@ static void bench_close(struct bench *b)
     dry_base_close(b->base);
 }
 
-static int bench_open(struct bench *b, const char *dir, unsigned targets, const struct dry_limits *l)
+/* The engine on an adapter that b has. */
+static int bench_start(struct bench *b, const char *backend, const struct dry_limits *l)
 {
-    struct dry_adapter_request request = {.rank = 2, .alpha = 4, .targets = targets};
     struct dry_backend_options o = {.seed = 1};
     const struct dry_backend_ops *ops;
 
-    memset(b, 0, sizeof *b);
     sample_fill(&b->sample);
-    if (dry_base_open(dir, &b->base) || dry_adapter_create(&b->base->arch, &request, &b->adapter) ||
-        dry_backend_find("cpu", &ops) || ops->create(&o, &b->backend) ||
+    if (dry_backend_find(backend, &ops) || ops->create(&o, &b->backend) ||
         dry_engine_create(b->backend, b->base, b->adapter, l, &b->engine))
         return -1;
     b->values = dry_alloc((size_t)b->adapter->parameters, sizeof *b->values, "values");
     return b->values ? 0 : -1;
+}
+
+static int bench_open(struct bench *b, const char *dir, unsigned targets, const struct dry_limits *l)
+{
+    struct dry_adapter_request request = {.rank = 2, .alpha = 4, .targets = targets};
+
+    memset(b, 0, sizeof *b);
+    if (dry_base_open(dir, &b->base) || dry_adapter_create(&b->base->arch, &request, &b->adapter))
+        return -1;
+    return bench_start(b, "cpu", l);
 }
 
 /* Values that depend on layer, projection and element only, so that an adapter with fewer parts has the same;
@@ -252,6 +261,138 @@ static void upper_layer(const char *dir)
     dry_base_close(base);
 }
 
+enum { DEEP = 4, STEPS = 2, MICROS = 2 };
+
+/* Adapters on all projections of the layers above `lowest`, and on those of its groups from `bottom` on. */
+static int deep_open(struct bench *b, const char *dir, int64_t lowest, enum dry_group bottom,
+                     const struct dry_limits *l)
+{
+    struct dry_adapter_request request = {.rank = 2, .alpha = 4, .dropout = 0.25};
+    struct dry_adapter_choice choice[DEEP * DRY_PROJS] = {{0}};
+    const char *backend = getenv("DRY_TEST_BACKEND");
+    enum dry_proj member[3];
+
+    memset(b, 0, sizeof *b);
+    for (int64_t layer = lowest; layer < DEEP; layer++)
+        for (int g = layer == lowest ? (int)bottom : 0; g < DRY_GROUPS; g++)
+            for (int i = dry_group_members((enum dry_group)g, member); i-- > 0;)
+                choice[layer * DRY_PROJS + (int)member[i]] = (struct dry_adapter_choice){2, 4};
+    if (dry_base_open(dir, &b->base) ||
+        dry_adapter_create_chosen(&b->base->arch, &request, choice, &b->adapter))
+        return -1;
+    return bench_start(b, backend ? backend : "cpu", l);
+}
+
+/* Steps of two micro-batches with dropout and an evaluation in between; the last step's gradients into g, the
+ * values into v. */
+static int deep_run(struct bench *b, float *g, float *v)
+{
+    struct dry_adamw o = {.rate = 0.01, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8};
+    const struct dry_backend_ops *ops = b->backend->ops;
+    double norm;
+
+    fill(b, 0, 0x7f);
+    if (ops->state_set(b->backend, b->values, NULL, NULL))
+        return -1;
+    for (o.step = 1; o.step <= STEPS; o.step++) {
+        b->sample.batch.step = o.step;
+        if (dry_engine_batch(b->engine, &b->sample.batch, 0) || dry_engine_evaluate(b->engine) ||
+            ops->sums_clear(b->backend))
+            return -1;
+        for (int micro = 0; micro < MICROS; micro++) {
+            b->sample.record[0] = 100 * micro;
+            if (dry_engine_batch(b->engine, &b->sample.batch, 1) || dry_engine_forward(b->engine) ||
+                dry_engine_backward(b->engine))
+                return -1;
+        }
+        if (ops->gradient_get(b->backend, g) || ops->adamw(b->backend, &o, &norm) || !(norm > 0))
+            return -1;
+    }
+    return ops->state_get(b->backend, v, NULL, NULL) ? -1 : 0;
+}
+
+/* Whatever backward recomputes, gradients and adapter have the same bits. */
+static void recompute(const char *dir, int64_t lowest, enum dry_group bottom)
+{
+    float *g[3] = {NULL}, *v[3] = {NULL};
+
+    for (int i = 0; i < 3; i++) {
+        const char *name = dry_recompute_name((enum dry_recompute)i);
+        struct dry_limits l = limits;
+        struct bench b;
+
+        l.recompute = dry_recompute_find(name);
+        tap_equal(l.recompute, i, "what is recomputed has a name");
+        if (tap_ok(deep_open(&b, dir, lowest, bottom, &l) == 0, "recompute %s: engine", name)) {
+            size_t bytes = (size_t)b.adapter->parameters * sizeof(float);
+            g[i] = malloc(bytes);
+            v[i] = malloc(bytes);
+            tap_ok(deep_run(&b, g[i], v[i]) == 0, "recompute %s: steps", name);
+            tap_ok(g[0] && memcmp(g[0], g[i], bytes) == 0 && memcmp(v[0], v[i], bytes) == 0 &&
+                       memcmp(v[i], b.values, bytes) != 0,
+                   "recompute %s, adapters from group %d of layer %d on: gradients and adapter as with norms",
+                   name, (int)bottom, (int)lowest);
+        }
+        bench_close(&b);
+    }
+    for (int i = 0; i < 3; i++) {
+        free(g[i]);
+        free(v[i]);
+    }
+}
+
+/* Bytes of the parts whose names begin so. */
+static long long part_bytes(const struct dry_layout *l, const char *name)
+{
+    long long bytes = 0;
+
+    for (int i = 0; i < l->parts; i++)
+        if (strncmp(l->part[i].name, name, strlen(name)) == 0)
+            bytes += (long long)l->part[i].bytes;
+    return bytes;
+}
+
+static void recompute_layout(const char *dir)
+{
+    struct dry_adapter_request request = {.rank = 2, .alpha = 4, .targets = 0x7f};
+    struct dry_layout by[3], plain[3];
+    struct dry_adapter *adapter = NULL;
+    struct dry_base *base = NULL;
+    const struct dry_backend_ops *ops;
+    int good = dry_base_open(dir, &base) == DRY_OK && dry_backend_find("cpu", &ops) == DRY_OK &&
+               dry_adapter_create(&base->arch, &request, &adapter) == DRY_OK;
+
+    for (int i = 0; i < 3 && good; i++) {
+        struct dry_limits l = limits;
+
+        l.recompute = (enum dry_recompute)i;
+        good = dry_engine_layout(ops, base, adapter, &l, &by[i]) == DRY_OK;
+        l.training = 0;
+        good = good && dry_engine_layout(ops, base, NULL, &l, &plain[i]) == DRY_OK;
+    }
+    if (tap_ok(good, "layouts by what is recomputed")) {
+        const struct dry_layout *norms = &by[DRY_RECOMPUTE_NORMS], *none = &by[DRY_RECOMPUTE_NONE],
+                                *full = &by[DRY_RECOMPUTE_FULL];
+        const struct dry_arch *a = &base->arch;
+
+        tap_equal(part_bytes(none, "kept:") - part_bytes(norms, "kept:"),
+                  (long long)(DEEP * TOKENS * (2 * a->hidden + a->ffn) * (int64_t)sizeof(float)),
+                  "none keeps two norms and SwiGLU of each layer more");
+        tap_equal(part_bytes(none, "scratch: linear input"), 0, "and needs no scratch for them");
+        tap_equal(part_bytes(full, "kept: residual stream") - part_bytes(full, "kept: residual stream, MLP"),
+                  (long long)(DEEP * TOKENS * a->hidden * (int64_t)sizeof(float)),
+                  "full keeps each layer's input");
+        tap_equal(DEEP * part_bytes(full, "kept: gate, up"), part_bytes(norms, "kept: gate, up"),
+                  "and one set of the rest");
+        tap_equal(part_bytes(full, "gradient:"), part_bytes(norms, "gradient:"),
+                  "gradients take the same memory");
+        tap_ok(plain[0].arena == plain[1].arena && plain[0].arena == plain[2].arena,
+               "an evaluation keeps nothing either way");
+    }
+    dry_adapter_destroy(adapter);
+    dry_base_close(base);
+}
+
 static void room(const char *dir)
 {
     struct dry_base *base = NULL;
@@ -302,6 +443,16 @@ int main(void)
     skips(dir, 1U << DRY_PROJ_Q | 1U << DRY_PROJ_V, "q and v");
     upper_layer(dir);
     room(dir);
+    struct tiny_spec deep = {
+        .family = "qwen3", .hidden = 64, .ffn = 96, .layers = DEEP, .vocab = VOCAB, .seed = 8};
+    snprintf(dir, sizeof dir, "%s/deep", folder);
+    if (tap_ok(tiny_base_write(dir, &deep) == DRY_OK, "deep: base written")) {
+        recompute(dir, 0, DRY_GROUP_QKV);
+        recompute(dir, 0, DRY_GROUP_DOWN);
+        recompute(dir, 1, DRY_GROUP_GATE_UP);
+        recompute(dir, DEEP - 1, DRY_GROUP_O);
+        recompute_layout(dir);
+    }
     snprintf(command, sizeof command, "rm -rf %s", folder);
     if (system(command))
         printf("# %s is left\n", folder);

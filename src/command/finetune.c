@@ -174,7 +174,8 @@ static enum dry_status set_up_loaders(struct dry_finetune *f, struct dry_limits 
                                   .records = larger(b.records, v.records),
                                   .rows = larger(b.supervised, v.supervised),
                                   .longest = larger(b.longest, v.longest),
-                                  .training = 1};
+                                  .training = 1,
+                                  .recompute = dry_recompute_find(f->call->config->recompute)};
     return status;
 }
 

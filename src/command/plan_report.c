@@ -19,7 +19,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-enum { RANK_ROWS = 64, CUTS = 4 };
+enum { RANK_ROWS = 64, CUTS = 4, RECOMPUTES = DRY_RECOMPUTE_FULL + 1 };
 
 /* A cut of the same steps: half as large, as the contract has it, twice and four times as large. */
 struct cut {
@@ -35,6 +35,7 @@ struct dry_plan_report {
     struct dry_plan_bounds bounds; /* training and validation together */
     struct dry_plan_totals totals; /* the first epoch, or what of it is run */
     struct dry_layout layout;
+    size_t with[RECOMPUTES]; /* total by --recompute */
     struct dry_plan_share share[RANK_ROWS];
     int shares;
     struct cut cut[CUTS];
@@ -60,13 +61,14 @@ static double step_flops(const struct dry_plan_subject *s, const struct dry_plan
            6.0 * square * (double)(a->layers * a->heads * a->head_dim);
 }
 
-static struct dry_limits limits_of(const struct dry_plan_bounds *b)
+static struct dry_limits limits_of(const struct dry_plan_report *r, const struct dry_plan_bounds *b)
 {
     return (struct dry_limits){.tokens = b->tokens,
                                .records = b->records,
                                .rows = b->supervised,
                                .longest = b->longest,
-                               .training = 1};
+                               .training = 1,
+                               .recompute = dry_recompute_find(r->s.config->recompute)};
 }
 
 static void widen(struct dry_plan_bounds *b, const struct dry_plan_bounds *more)
@@ -141,7 +143,7 @@ static enum dry_status try_cut(const struct dry_plan_report *r, int64_t micro_re
     if (!st)
         st = dry_plan_shares(p, walked(p), r->s.ranks, &cut->share);
     if (!st) {
-        limits = limits_of(&bounds);
+        limits = limits_of(r, &bounds);
         st = dry_engine_layout(r->ops, r->s.base, r->s.adapter, &limits, &layout);
     }
     if (!st)
@@ -190,6 +192,7 @@ enum dry_status dry_plan_report_create(const struct dry_plan_subject *s, struct 
     struct dry_plan_report *r = dry_alloc(1, sizeof *r, "the plan's report");
     int64_t interval = s->config->checkpoint_interval, steps = s->contract->steps;
     struct dry_plan_bounds more;
+    struct dry_layout layout;
     struct dry_limits limits;
     enum dry_status st;
 
@@ -210,8 +213,14 @@ enum dry_status dry_plan_report_create(const struct dry_plan_subject *s, struct 
     if (!st)
         st = dry_plan_total(s->plan, walked(s->plan), &r->totals);
     if (!st) {
-        limits = limits_of(&r->bounds);
+        limits = limits_of(r, &r->bounds);
         st = dry_engine_layout(r->ops, s->base, s->adapter, &limits, &r->layout);
+    }
+    for (int i = 0; i < RECOMPUTES && !st; i++) {
+        limits.recompute = (enum dry_recompute)i;
+        st = dry_engine_layout(r->ops, s->base, s->adapter, &limits, &layout);
+        if (!st)
+            r->with[i] = layout.total;
     }
     if (!st)
         st = try_cuts(r);
@@ -336,15 +345,21 @@ static void print_ranks(FILE *out, const struct dry_plan_report *r)
 
 static void print_memory(FILE *out, const struct dry_plan_report *r)
 {
-    char text[32];
+    char text[32], line[40];
 
-    fprintf(out, "memory of a rank, backend %s\n", r->ops->name);
+    fprintf(out, "memory of a rank, backend %s, --recompute %s\n", r->ops->name, r->s.config->recompute);
     for (int i = 0; i < r->layout.parts; i++)
         fprintf(out, "  %-32s %16zu%s\n", r->layout.part[i].name, r->layout.part[i].bytes,
                 r->layout.part[i].in_arena ? "" : "  outside the arena");
     fprintf(out, "  %-32s %16zu\n", "arena", r->layout.arena);
     fprintf(out, "  %-32s %16zu  (%s)\n", "total", r->layout.total,
             bytes_text((double)r->layout.total, text));
+    for (int i = 0; i < RECOMPUTES; i++) {
+        if (i == (int)dry_recompute_find(r->s.config->recompute))
+            continue;
+        snprintf(line, sizeof line, "total with --recompute %s", dry_recompute_name((enum dry_recompute)i));
+        fprintf(out, "  %-32s %16zu  (%s)\n", line, r->with[i], bytes_text((double)r->with[i], text));
+    }
     if (r->room >= 0)
         fprintf(out, "  %-32s %16" PRId64 "  (%s)\n",
                 r->ops->devices ? "left on this host's first GPU" : "left on this host, all ranks", r->room,
@@ -409,14 +424,18 @@ static json_t *shares_json(const struct dry_plan_report *r)
 
 static json_t *memory_json(const struct dry_plan_report *r)
 {
-    json_t *parts = json_array();
+    json_t *parts = json_array(), *with = json_object();
 
+    for (int i = 0; i < RECOMPUTES; i++)
+        json_object_set_new(with, dry_recompute_name((enum dry_recompute)i),
+                            json_integer((json_int_t)r->with[i]));
     for (int i = 0; i < r->layout.parts; i++)
         json_array_append_new(parts, json_pack("{s:s, s:I, s:I, s:b}", "name", r->layout.part[i].name,
                                                "bytes", (json_int_t)r->layout.part[i].bytes, "offset",
                                                (json_int_t)r->layout.part[i].offset, "in_arena",
                                                r->layout.part[i].in_arena));
-    return json_pack("{s:s, s:I, s:I, s:o}", "backend", r->ops->name, "total", (json_int_t)r->layout.total,
+    return json_pack("{s:s, s:s, s:I, s:o, s:I, s:o}", "backend", r->ops->name, "recompute",
+                     r->s.config->recompute, "total", (json_int_t)r->layout.total, "total_by_recompute", with,
                      "arena", (json_int_t)r->layout.arena, "parts", parts);
 }
 

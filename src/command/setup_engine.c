@@ -164,19 +164,44 @@ enum dry_status dry_setup_room(const struct dry_config *c, const struct dry_back
     return status;
 }
 
-/* Local. Names what would fit: a smaller micro-batch, or fewer ranks there. */
+/* Local. *fits: this run would, with --recompute full. */
+static enum dry_status full_fits(const struct place *p, const struct dry_backend_ops *ops,
+                                 const struct dry_base *base, const struct dry_adapter *adapter,
+                                 const struct dry_limits *limits, int *fits)
+{
+    struct dry_limits full = *limits;
+    struct dry_layout layout;
+    enum dry_status status;
+
+    *fits = 0;
+    if (!limits->training || limits->recompute == DRY_RECOMPUTE_FULL)
+        return DRY_OK;
+    full.recompute = DRY_RECOMPUTE_FULL;
+    status = dry_engine_layout(ops, base, adapter, &full, &layout);
+    if (!status)
+        *fits = layout.total <= (size_t)(p->room / p->sharers);
+    return status;
+}
+
+/* Local. Names what would fit: --recompute full, a smaller micro-batch, or fewer ranks there. */
 static enum dry_status refuse_room(const struct place *p, const struct dry_backend_ops *ops,
                                    const struct dry_base *base, const struct dry_adapter *adapter,
                                    const struct dry_limits *limits, size_t total)
 {
     int64_t tokens = 0, fit = p->room / (int64_t)total;
     char need[16], have[16], remedy[160];
+    const char *full = "";
     enum dry_status status;
+    int fits;
 
     status = dry_room_tokens(ops, base, adapter, limits, (size_t)(p->room / p->sharers), DRY_ROW_MULTIPLE,
                              &tokens);
+    if (!status)
+        status = full_fits(p, ops, base, adapter, limits, &fits);
     if (status)
         return status;
+    if (fits)
+        full = "--recompute full, which takes more time, would fit; ";
     dry_bytes_text((double)total, need);
     dry_bytes_text((double)p->room, have);
     if (fit > 0 && fit < p->sharers)
@@ -187,19 +212,19 @@ static enum dry_status refuse_room(const struct place *p, const struct dry_backe
     if (tokens >= limits->longest)
         dry_error("memory: each of %d ranks on %s needs %s for micro-batches of %lld tokens, and %s "
                   "are left in "
-                  "all; micro-batches of %lld tokens would fit (--micro-batch-tokens %lld or fewer records "
+                  "all; %smicro-batches of %lld tokens would fit (--micro-batch-tokens %lld or fewer records "
                   "each)%s%s",
-                  p->sharers, p->where, need, (long long)limits->tokens, have, (long long)tokens,
+                  p->sharers, p->where, need, (long long)limits->tokens, have, full, (long long)tokens,
                   (long long)tokens, fit > 0 ? ", or " : "", fit > 0 ? remedy : "");
     else if (tokens > 0)
         dry_error("memory: each of %d ranks on %s needs %s for micro-batches of %lld tokens, and %s "
                   "are left in "
-                  "all; a --max-seq-length of %lld would fit%s%s",
-                  p->sharers, p->where, need, (long long)limits->tokens, have, (long long)tokens,
+                  "all; %sa --max-seq-length of %lld would fit%s%s",
+                  p->sharers, p->where, need, (long long)limits->tokens, have, full, (long long)tokens,
                   fit > 0 ? ", or " : "", fit > 0 ? remedy : "");
     else
         dry_error("memory: each of %d ranks on %s needs %s, and %s are left in all; %s", p->sharers, p->where,
-                  need, have, remedy);
+                  need, have, fits ? "--recompute full, which takes more time, would fit" : remedy);
     return DRY_ERR_MEMORY;
 }
 

@@ -43,10 +43,15 @@ enum dry_sum { DRY_SUM_LOSS, DRY_SUM_TOKENS, DRY_SUM_FLAGS, DRY_SUMS };
 #define DRY_FLAG_NOT_FINITE INT64_C(1)
 #define DRY_FLAG_RANGE (INT64_C(1) << 32)
 
+/* What backward computes again instead of having it kept: norm and SwiGLU outputs; nothing; each layer from
+ * its input. The order of operations is train/'s; a backend has nothing to do with it. */
+enum dry_recompute { DRY_RECOMPUTE_NORMS, DRY_RECOMPUTE_NONE, DRY_RECOMPUTE_FULL };
+
 /* Bounds that buffers and workspaces are laid out for. */
 struct dry_limits {
     int64_t tokens, records, rows, longest; /* of one micro-batch */
     int training; /* 0: forward and loss only: no moments, no gradient sums, no dropout */
+    enum dry_recompute recompute; /* only in training */
 };
 
 struct dry_backend_options {
@@ -113,7 +118,7 @@ struct dry_backend_ops {
      * residual [T, out]. */
     enum dry_status (*linear_forward)(struct dry_backend *b, int64_t layer, enum dry_group g, const void *x,
                                       const void *residual, void *y);
-    /* After linear_forward of the same layer, group and x. dx [T, in] = dy W + scale mask (dy B) A (not touched when dx is NULL; may alias neither x nor dy); sums
+    /* After linear_forward of the same layer, group and x (it may have been done once more since). dx [T, in] = dy W + scale mask (dy B) A (not touched when dx is NULL; may alias neither x nor dy); sums
      * of dA, dB += (fixed point). dy stays as it is: the residual path needs it again. */
     enum dry_status (*linear_backward)(struct dry_backend *b, int64_t layer, enum dry_group g, const void *x,
                                        const void *dy, void *dx);

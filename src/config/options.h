@@ -89,6 +89,7 @@ struct dry_config {
     const char *accept_batch_change; /* NULL | keep | linear | sqrt */
     /* running */
     const char *devices, *backend, *communicator;
+    const char *recompute; /* norms | none | full */
     int64_t checkpoint_interval, keep_checkpoints, validation_interval, log_interval;
     const char *resume;  /* auto | never | a step number | a file */
     int64_t shard_bytes; /* merge: largest safetensors file */

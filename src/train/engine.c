@@ -5,8 +5,11 @@
  *
  * What forward keeps for backward, per layer from the lowest adapted one up: the residual stream before
  * attention and before the MLP, q k v after rotation (and before, with qk_norm), the attention's output and
- * log-sum-exp, and gate and up. Norm and SwiGLU outputs are cheap to compute again and are not kept. Layers
- * below, and all layers when nothing is trained, share one set of these buffers.
+ * log-sum-exp, and gate and up. Norm and SwiGLU outputs are cheap to compute again and are kept only with
+ * DRY_RECOMPUTE_NONE. With DRY_RECOMPUTE_FULL only the residual stream before attention is kept for each
+ * layer; the other buffers are one set, which backward fills again, but for the last layer, whose values are
+ * still there. Layers below the lowest adapted one, and all layers when nothing is trained, share one set.
+ * Operations give the same bits each time, so that the choice changes no bit of a run.
  */
 #include "config.h"
 
@@ -20,7 +23,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Buffers in the arena: the first SHARED kinds once per kept layer, the others once. */
+/* Buffers in the arena: the first SHARED kinds once per kept layer (see copies_of), the others once. */
 enum slot {
     SLOT_X1,  /* [T, H] residual stream into the layer */
     SLOT_RAW, /* [T, Q + K] q and k before their norm; only with qk_norm */
@@ -29,9 +32,12 @@ enum slot {
     SLOT_LSE, /* [T, Hq] float32 */
     SLOT_X2,  /* [T, H] residual stream into the MLP */
     SLOT_GU,  /* [T, 2F] gate and up; in backward their gradient */
+    SLOT_N1,  /* [T, H] input of q k v; this and the next two only where nothing is recomputed */
+    SLOT_N2,  /* [T, H] input of gate and up */
+    SLOT_ACT, /* [T, F] input of down */
     SLOT_SHARED,
     SLOT_H = SLOT_SHARED, /* [T, H] residual stream out of the last layer */
-    SLOT_IN,              /* [T, max(H, F)] norm's or SwiGLU's output: a linear's input */
+    SLOT_IN,              /* [T, max(H, F)] norm's or SwiGLU's output where it is not kept */
     SLOT_DH,              /* [T, H] gradient of the residual stream */
     SLOT_DWIDE,           /* [T, max(F, Q + 2K)] gradient of SwiGLU's output, or of q k v */
     SLOT_DNARROW,         /* [T, max(H, Q)] gradient of a norm's output, or of the attention's */
@@ -39,23 +45,36 @@ enum slot {
 };
 
 static const char *const slot_names[] = {
-    [SLOT_X1] = "kept: residual stream",   [SLOT_RAW] = "kept: q, k before their norm",
-    [SLOT_QKV] = "kept: q, k, v",          [SLOT_O] = "kept: attention output",
-    [SLOT_LSE] = "kept: attention sums",   [SLOT_X2] = "kept: residual stream, MLP",
-    [SLOT_GU] = "kept: gate, up",          [SLOT_H] = "scratch: last hidden state",
-    [SLOT_IN] = "scratch: linear input",   [SLOT_DH] = "gradient: residual stream",
-    [SLOT_DWIDE] = "gradient: MLP, q k v", [SLOT_DNARROW] = "gradient: norm, attention",
+    [SLOT_X1] = "kept: residual stream",
+    [SLOT_RAW] = "kept: q, k before their norm",
+    [SLOT_QKV] = "kept: q, k, v",
+    [SLOT_O] = "kept: attention output",
+    [SLOT_LSE] = "kept: attention sums",
+    [SLOT_X2] = "kept: residual stream, MLP",
+    [SLOT_GU] = "kept: gate, up",
+    [SLOT_N1] = "kept: norm, attention",
+    [SLOT_N2] = "kept: norm, MLP",
+    [SLOT_ACT] = "kept: SwiGLU output",
+    [SLOT_H] = "scratch: last hidden state",
+    [SLOT_IN] = "scratch: linear input",
+    [SLOT_DH] = "gradient: residual stream",
+    [SLOT_DWIDE] = "gradient: MLP, q k v",
+    [SLOT_DNARROW] = "gradient: norm, attention",
 };
 _Static_assert(sizeof slot_names / sizeof *slot_names == SLOTS, "each slot has a name");
 _Static_assert(SLOTS + 3 <= DRY_LAYOUT_NAMES, "the layout has room for each slot");
 
+static const char *const recompute_names[] = {
+    [DRY_RECOMPUTE_NORMS] = "norms", [DRY_RECOMPUTE_NONE] = "none", [DRY_RECOMPUTE_FULL] = "full"};
+
 enum { ALIGNMENT = 256 };
 
 struct slots {
-    size_t bytes[SLOTS];  /* of one buffer */
-    size_t offset[SLOTS]; /* of the first one */
-    int64_t lowest;       /* layers below keep nothing: no adapter is there */
-    int64_t sets;         /* of the shared kinds */
+    size_t bytes[SLOTS];   /* of one buffer */
+    size_t offset[SLOTS];  /* of the first one */
+    int64_t copies[SLOTS]; /* how many lie one behind the other */
+    int64_t lowest;        /* layers below keep nothing: no adapter is there */
+    enum dry_recompute recompute;
     size_t arena;
 };
 
@@ -68,6 +87,20 @@ struct dry_engine {
     int training;
     enum dry_group bottom; /* lowest adapted group of the lowest adapted layer: backward ends there */
 };
+
+enum dry_recompute dry_recompute_find(const char *name)
+{
+    for (size_t r = 0; r < sizeof recompute_names / sizeof *recompute_names; r++)
+        if (strcmp(name, recompute_names[r]) == 0)
+            return (enum dry_recompute)r;
+    assert(!"a name that the option table lets through");
+    return DRY_RECOMPUTE_NORMS;
+}
+
+const char *dry_recompute_name(enum dry_recompute r)
+{
+    return recompute_names[r];
+}
 
 static int64_t larger(int64_t a, int64_t b)
 {
@@ -98,8 +131,10 @@ static int64_t lowest_adapted(const struct dry_adapter *a, int64_t layers, enum 
 }
 
 /* Elements of a row of each slot, without what the backend puts behind it; 0: not needed. */
-static void slot_widths(const struct dry_arch *a, int training, int64_t width[SLOTS])
+static void slot_widths(const struct dry_arch *a, int training, enum dry_recompute recompute,
+                        int64_t width[SLOTS])
 {
+    int keeps_inputs = recompute == DRY_RECOMPUTE_NONE;
     int64_t q = dry_proj_out(a, DRY_PROJ_Q), k = dry_proj_out(a, DRY_PROJ_K);
 
     width[SLOT_X1] = width[SLOT_X2] = width[SLOT_H] = a->hidden;
@@ -108,10 +143,20 @@ static void slot_widths(const struct dry_arch *a, int training, int64_t width[SL
     width[SLOT_O] = q;
     width[SLOT_LSE] = a->heads;
     width[SLOT_GU] = 2 * a->ffn;
-    width[SLOT_IN] = larger(a->hidden, a->ffn);
+    width[SLOT_N1] = width[SLOT_N2] = keeps_inputs ? a->hidden : 0;
+    width[SLOT_ACT] = keeps_inputs ? a->ffn : 0;
+    width[SLOT_IN] = keeps_inputs ? 0 : larger(a->hidden, a->ffn);
     width[SLOT_DH] = training ? a->hidden : 0;
     width[SLOT_DWIDE] = training ? larger(a->ffn, q + 2 * k) : 0;
     width[SLOT_DNARROW] = training ? larger(a->hidden, q) : 0;
+}
+
+/* One for each layer that keeps the slot, and one for the layers below. */
+static int64_t copies_of(const struct slots *s, const struct dry_arch *a, int slot)
+{
+    if (slot >= SLOT_SHARED || (s->recompute == DRY_RECOMPUTE_FULL && slot != SLOT_X1))
+        return 1;
+    return a->layers - s->lowest + (s->lowest > 0);
 }
 
 static enum dry_status lay_out(const struct dry_backend_ops *ops, const struct dry_arch *arch,
@@ -123,20 +168,20 @@ static enum dry_status lay_out(const struct dry_backend_ops *ops, const struct d
 
     memset(s, 0, sizeof *s);
     s->lowest = limits->training ? lowest_adapted(adapter, arch->layers, bottom) : arch->layers;
-    s->sets = arch->layers - s->lowest + (s->lowest > 0);
-    slot_widths(arch, limits->training, width);
+    s->recompute = limits->training ? limits->recompute : DRY_RECOMPUTE_NORMS;
+    slot_widths(arch, limits->training, s->recompute, width);
     for (int i = 0; i < SLOTS; i++) {
         size_t element = i == SLOT_LSE ? sizeof(float) : ops->act_bytes, bytes, all;
         int64_t pitch = width[i] == 0 || i == SLOT_LSE || i == SLOT_RAW ? width[i] : width[i] + pad;
-        size_t count = i < SLOT_SHARED ? (size_t)s->sets : 1;
 
+        s->copies[i] = copies_of(s, arch, i);
         if (dry_mul_size((size_t)limits->tokens, (size_t)pitch, &bytes) ||
             dry_mul_size(bytes, element, &bytes) || dry_add_size(bytes, ALIGNMENT - 1, &bytes))
             goto overflow;
         bytes -= bytes % ALIGNMENT;
         s->bytes[i] = bytes;
         s->offset[i] = end;
-        if (dry_mul_size(bytes, count, &all) || dry_add_size(end, all, &end))
+        if (dry_mul_size(bytes, (size_t)s->copies[i], &all) || dry_add_size(end, all, &end))
             goto overflow;
     }
     s->arena = end;
@@ -184,8 +229,7 @@ enum dry_status dry_engine_layout(const struct dry_backend_ops *ops, const struc
     if (!status)
         status = add_part(&l, "workspace of operations", workspace, 0, 0);
     for (int i = 0; i < SLOTS && !status; i++)
-        status =
-            add_part(&l, slot_names[i], s.bytes[i] * (i < SLOT_SHARED ? (size_t)s.sets : 1), s.offset[i], 1);
+        status = add_part(&l, slot_names[i], s.bytes[i] * (size_t)s.copies[i], s.offset[i], 1);
     if (status)
         return status;
     l.arena = s.arena;
@@ -232,7 +276,8 @@ struct dry_backend *dry_engine_backend(struct dry_engine *e)
     return e->backend;
 }
 
-/* Where a buffer lies; layers below the lowest adapted one share the first set. */
+/* Where a buffer lies; layers below the lowest adapted one share the first copy, and all do where there is
+ * one. */
 static void *at(const struct dry_engine *e, enum slot slot, int64_t layer)
 {
     const struct slots *s = &e->slots;
@@ -240,9 +285,15 @@ static void *at(const struct dry_engine *e, enum slot slot, int64_t layer)
 
     if (s->bytes[slot] == 0)
         return NULL;
-    if (slot < SLOT_SHARED && layer >= s->lowest)
+    if (s->copies[slot] > 1 && layer >= s->lowest)
         set = (size_t)(layer - s->lowest + (s->lowest > 0));
     return e->arena + s->offset[slot] + set * s->bytes[slot];
+}
+
+/* Where a linear's input lies that a norm or SwiGLU makes. */
+static void *input_at(const struct dry_engine *e, enum slot slot, int64_t layer)
+{
+    return at(e, e->slots.recompute == DRY_RECOMPUTE_NONE ? slot : SLOT_IN, layer);
 }
 
 /* Where a layer's output goes: the next layer's input. */
@@ -256,23 +307,51 @@ enum dry_status dry_engine_batch(struct dry_engine *e, const struct dry_batch *b
     return e->backend->ops->batch(e->backend, batch, dropout);
 }
 
-static enum dry_status layer_forward(struct dry_engine *e, int64_t l)
+/* From the layer's input to gate and up: all that backward needs beside what it makes itself. */
+static enum dry_status layer_begin(struct dry_engine *e, int64_t l)
 {
     const struct dry_backend_ops *ops = e->backend->ops;
     struct dry_backend *b = e->backend;
-    void *x1 = at(e, SLOT_X1, l), *x2 = at(e, SLOT_X2, l), *in = at(e, SLOT_IN, 0);
+    void *x1 = at(e, SLOT_X1, l), *x2 = at(e, SLOT_X2, l);
+    void *n1 = input_at(e, SLOT_N1, l), *n2 = input_at(e, SLOT_N2, l);
     void *qkv = at(e, SLOT_QKV, l), *o = at(e, SLOT_O, l), *gu = at(e, SLOT_GU, l);
     enum dry_status status;
 
-    if ((status = ops->norm_forward(b, l, DRY_NORM_INPUT, x1, in)) ||
-        (status = ops->linear_forward(b, l, DRY_GROUP_QKV, in, NULL, qkv)) ||
+    if ((status = ops->norm_forward(b, l, DRY_NORM_INPUT, x1, n1)) ||
+        (status = ops->linear_forward(b, l, DRY_GROUP_QKV, n1, NULL, qkv)) ||
         (status = ops->attention_forward(b, l, qkv, at(e, SLOT_RAW, l), o, at(e, SLOT_LSE, l))) ||
         (status = ops->linear_forward(b, l, DRY_GROUP_O, o, x1, x2)) ||
-        (status = ops->norm_forward(b, l, DRY_NORM_POST, x2, in)) ||
-        (status = ops->linear_forward(b, l, DRY_GROUP_GATE_UP, in, NULL, gu)) ||
-        (status = ops->swiglu_forward(b, gu, in)))
+        (status = ops->norm_forward(b, l, DRY_NORM_POST, x2, n2)))
         return status;
-    return ops->linear_forward(b, l, DRY_GROUP_DOWN, in, x2, output_of(e, l));
+    return ops->linear_forward(b, l, DRY_GROUP_GATE_UP, n2, NULL, gu);
+}
+
+static enum dry_status layer_forward(struct dry_engine *e, int64_t l)
+{
+    const struct dry_backend_ops *ops = e->backend->ops;
+    void *act = input_at(e, SLOT_ACT, l);
+    enum dry_status status = layer_begin(e, l);
+
+    if (!status)
+        status = ops->swiglu_forward(e->backend, at(e, SLOT_GU, l), act);
+    if (!status)
+        status = ops->linear_forward(e->backend, l, DRY_GROUP_DOWN, act, at(e, SLOT_X2, l), output_of(e, l));
+    return status;
+}
+
+/* A norm's or SwiGLU's output again, unless it was kept. */
+static enum dry_status norm_again(struct dry_engine *e, int64_t l, enum dry_norm n, const void *x, void *y)
+{
+    if (e->slots.recompute == DRY_RECOMPUTE_NONE)
+        return DRY_OK;
+    return e->backend->ops->norm_forward(e->backend, l, n, x, y);
+}
+
+static enum dry_status swiglu_again(struct dry_engine *e, const void *gate_up, void *y)
+{
+    if (e->slots.recompute == DRY_RECOMPUTE_NONE)
+        return DRY_OK;
+    return e->backend->ops->swiglu_forward(e->backend, gate_up, y);
 }
 
 /* dh: gradient of the layer's output in, of its input out. Ends at the bottom group of the lowest adapted
@@ -281,19 +360,21 @@ static enum dry_status layer_backward(struct dry_engine *e, int64_t l)
 {
     const struct dry_backend_ops *ops = e->backend->ops;
     struct dry_backend *b = e->backend;
-    void *x1 = at(e, SLOT_X1, l), *x2 = at(e, SLOT_X2, l), *in = at(e, SLOT_IN, 0);
+    void *x1 = at(e, SLOT_X1, l), *x2 = at(e, SLOT_X2, l), *act = input_at(e, SLOT_ACT, l);
+    void *n1 = input_at(e, SLOT_N1, l), *n2 = input_at(e, SLOT_N2, l);
     void *qkv = at(e, SLOT_QKV, l), *o = at(e, SLOT_O, l), *gu = at(e, SLOT_GU, l);
     void *dh = at(e, SLOT_DH, 0), *wide = at(e, SLOT_DWIDE, 0), *narrow = at(e, SLOT_DNARROW, 0);
     enum dry_group last = l == e->slots.lowest ? e->bottom : DRY_GROUPS;
     enum dry_status status;
 
-    if ((status = ops->swiglu_forward(b, gu, in)) ||
-        (status = ops->linear_backward(b, l, DRY_GROUP_DOWN, in, dh, last == DRY_GROUP_DOWN ? NULL : wide)) ||
+    if ((status = swiglu_again(e, gu, act)) ||
+        (status =
+             ops->linear_backward(b, l, DRY_GROUP_DOWN, act, dh, last == DRY_GROUP_DOWN ? NULL : wide)) ||
         last == DRY_GROUP_DOWN)
         return status;
     if ((status = ops->swiglu_backward(b, gu, wide, gu)) ||
-        (status = ops->norm_forward(b, l, DRY_NORM_POST, x2, in)) ||
-        (status = ops->linear_backward(b, l, DRY_GROUP_GATE_UP, in, gu,
+        (status = norm_again(e, l, DRY_NORM_POST, x2, n2)) ||
+        (status = ops->linear_backward(b, l, DRY_GROUP_GATE_UP, n2, gu,
                                        last == DRY_GROUP_GATE_UP ? NULL : narrow)) ||
         last == DRY_GROUP_GATE_UP)
         return status;
@@ -303,9 +384,9 @@ static enum dry_status layer_backward(struct dry_engine *e, int64_t l)
         return status;
     if ((status =
              ops->attention_backward(b, l, qkv, at(e, SLOT_RAW, l), o, at(e, SLOT_LSE, l), narrow, wide)) ||
-        (status = ops->norm_forward(b, l, DRY_NORM_INPUT, x1, in)) ||
+        (status = norm_again(e, l, DRY_NORM_INPUT, x1, n1)) ||
         (status =
-             ops->linear_backward(b, l, DRY_GROUP_QKV, in, wide, last == DRY_GROUP_QKV ? NULL : narrow)) ||
+             ops->linear_backward(b, l, DRY_GROUP_QKV, n1, wide, last == DRY_GROUP_QKV ? NULL : narrow)) ||
         last == DRY_GROUP_QKV)
         return status;
     return ops->norm_backward(b, l, DRY_NORM_INPUT, x1, narrow, dh);
@@ -338,11 +419,16 @@ enum dry_status dry_engine_forward(struct dry_engine *e)
 
 enum dry_status dry_engine_backward(struct dry_engine *e)
 {
+    int64_t last = e->base->arch.layers - 1;
     enum dry_status status = DRY_OK;
 
     assert(e->training);
-    for (int64_t l = e->base->arch.layers - 1; l >= e->slots.lowest && !status; l--)
-        status = layer_backward(e, l);
+    for (int64_t l = last; l >= e->slots.lowest && !status; l--) {
+        if (e->slots.recompute == DRY_RECOMPUTE_FULL && l < last)
+            status = layer_begin(e, l);
+        if (!status)
+            status = layer_backward(e, l);
+    }
     return status;
 }
 

@@ -26,6 +26,10 @@ enum dry_status dry_engine_layout(const struct dry_backend_ops *ops, const struc
                                   const struct dry_adapter *adapter, const struct dry_limits *limits,
                                   struct dry_layout *layout);
 
+/* "norms", "none" or "full" and back; the name is one of these (the option table has checked it). */
+enum dry_recompute dry_recompute_find(const char *name);
+const char *dry_recompute_name(enum dry_recompute r);
+
 struct dry_engine;
 /* Local. Loads the base into the backend and allocates the arena. All are borrowed until destroy. adapter may
  * be NULL. */
