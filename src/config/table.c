@@ -162,8 +162,8 @@ static const struct dry_option table[] = {
              "rank has a GPU of its own."},
     {CHOICE("recompute", recompute, "norms|none|full"), GROUP, .otherwise = "norms", .scope = DRY_SCOPE_RUN,
      .commands = TRAINS,
-     .text = "Memory against time, with the same bits: what backward computes again, norm and SwiGLU outputs, nothing "
-             "(most memory), or each layer from its input (least memory, about a third more time)."},
+     .text = "What backward computes again, memory against time with the same bits: norms: norm and SwiGLU outputs; none: "
+             "nothing, for most memory; full: each layer from its input, for least memory and about a third more time."},
     {WHOLE("checkpoint-interval", checkpoint_interval, 0, 1e9), GROUP, .otherwise = "500", .scope = DRY_SCOPE_RUN,
      .commands = TRAINS, .text = "Steps between checkpoints; 0: only at the end."},
     {WHOLE("keep-checkpoints", keep_checkpoints, 0, 1e6), GROUP, .otherwise = "3", .scope = DRY_SCOPE_RUN,
