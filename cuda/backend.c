@@ -14,7 +14,6 @@
 #include "compute/dropout.h"
 
 #include <assert.h>
-#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -310,41 +309,6 @@ static void cuda_adapter_enable(struct dry_backend *b, int on)
     dry_cuda_of(b)->enabled = on;
 }
 
-/* A micro-batch beyond the limits is a bug of ours; ids that the base lacks come from a cache of another
- * tokenizer. */
-static enum dry_status check_batch(const struct dry_cuda *c, const struct dry_batch *batch)
-{
-    const struct dry_limits *l = &c->limits;
-
-    if (batch->tokens > l->tokens || batch->records > l->records || batch->rows > l->rows ||
-        batch->longest > l->longest || batch->useful > batch->tokens ||
-        batch->offset[batch->records] != batch->useful) {
-        dry_error("micro-batch of %" PRId64 " tokens, %" PRId64 " records, %" PRId64
-                  " labels, longest %" PRId64 " is beyond what was laid out (%" PRId64 ", %" PRId64
-                  ", %" PRId64 ", %" PRId64 "); please report this as a bug",
-                  batch->tokens, batch->records, batch->rows, batch->longest, l->tokens, l->records, l->rows,
-                  l->longest);
-        return DRY_ERR_INTERNAL;
-    }
-    for (int64_t t = 0; t < batch->useful; t++)
-        if (batch->id[t] < 0 || batch->id[t] >= c->arch->vocab || batch->position[t] < 0 ||
-            batch->position[t] >= l->longest) {
-            dry_error("%s: token id %d at position %d is not in the base's vocabulary of %" PRId64
-                      " or its longest record; prepare the data again with this base",
-                      c->base->dir, (int)batch->id[t], (int)batch->position[t], c->arch->vocab);
-            return DRY_ERR_INPUT;
-        }
-    for (int64_t r = 0; r < batch->rows; r++)
-        if (batch->label[r] < 0 || batch->label[r] >= c->arch->vocab || batch->row[r] < 0 ||
-            batch->row[r] >= batch->useful) {
-            dry_error("%s: label %d is not in the base's vocabulary of %" PRId64
-                      "; prepare the data again with this base",
-                      c->base->dir, (int)batch->label[r], c->arch->vocab);
-            return DRY_ERR_INPUT;
-        }
-    return DRY_OK;
-}
-
 /* Where a device array's copy lies in a half of the staging. */
 static void *staged(const struct dry_cuda *c, const void *array)
 {
@@ -381,7 +345,7 @@ static void stage(struct dry_cuda *c, const struct dry_batch *batch)
 static enum dry_status cuda_batch(struct dry_backend *b, const struct dry_batch *batch, int dropout)
 {
     struct dry_cuda *c = dry_cuda_of(b);
-    enum dry_status status = check_batch(c, batch);
+    enum dry_status status = dry_batch_check(c->base, &c->limits, batch);
 
     if (status)
         return status;

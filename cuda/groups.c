@@ -10,19 +10,8 @@ enum { PAD_MULTIPLE = 64 }; /* rows stay aligned for the matrix units */
 
 int64_t dry_cuda_row_pad(const struct dry_adapter *adapter)
 {
-    int64_t most = 0;
+    int64_t most = dry_group_most_ranks(adapter);
 
-    for (int64_t l = 0; adapter && l < adapter->layers; l++)
-        for (int g = 0; g < DRY_GROUPS; g++) {
-            enum dry_proj proj[3];
-            int members = dry_group_members((enum dry_group)g, proj);
-            int64_t ranks = 0;
-            for (int i = 0; i < members; i++) {
-                const struct dry_adapter_part *part = dry_adapter_at(adapter, l, proj[i]);
-                ranks += part ? part->rank : 0;
-            }
-            most = ranks > most ? ranks : most;
-        }
     return (most + PAD_MULTIPLE - 1) / PAD_MULTIPLE * PAD_MULTIPLE;
 }
 

@@ -7,7 +7,7 @@
 #include "cuda/cuda.h"
 
 #include "base/log.h"
-#include "base/memory.h"
+#include "compute/carve.h"
 
 enum {
     ALIGNMENT = 256,
@@ -17,50 +17,17 @@ enum {
     GEMM_BYTES = 64 << 20     /* of cuBLASLt's workspace */
 };
 
-/* Hands out pieces of a block; base NULL: only counts. */
-struct carve {
-    char *base;
-    size_t used;
-    int overflow;
-};
-
-static void *carve(struct carve *c, int64_t rows, int64_t columns, size_t size)
+static dry_bf16 *halves(struct dry_carve *c, int64_t rows, int64_t columns)
 {
-    size_t count, bytes, next;
-    char *p = c->base ? c->base + c->used : NULL;
-
-    if (dry_mul_size((size_t)rows, (size_t)columns, &count) || dry_mul_size(count, size, &bytes) ||
-        dry_add_size(bytes, ALIGNMENT - 1, &bytes) ||
-        dry_add_size(c->used, bytes - bytes % ALIGNMENT, &next)) {
-        c->overflow = 1;
-        return NULL;
-    }
-    c->used = next;
-    return p;
+    return dry_carve(c, rows, columns, sizeof(dry_bf16));
 }
 
-static dry_bf16 *halves(struct carve *c, int64_t rows, int64_t columns)
+static float *floats(struct dry_carve *c, int64_t rows, int64_t columns)
 {
-    return carve(c, rows, columns, sizeof(dry_bf16));
+    return dry_carve(c, rows, columns, sizeof(float));
 }
 
-static float *floats(struct carve *c, int64_t rows, int64_t columns)
-{
-    return carve(c, rows, columns, sizeof(float));
-}
-
-static int group_has_bias(const struct dry_base_layer *from, enum dry_group g)
-{
-    enum dry_proj member[3];
-    int members = dry_group_members(g, member);
-
-    for (int i = 0; i < members; i++)
-        if (from->bias[member[i]])
-            return 1;
-    return 0;
-}
-
-static void weights_layout(struct dry_cuda *c, struct carve *k)
+static void weights_layout(struct dry_cuda *c, struct dry_carve *k)
 {
     const struct dry_arch *a = c->arch;
 
@@ -72,7 +39,7 @@ static void weights_layout(struct dry_cuda *c, struct carve *k)
         struct dry_cuda_layer to = {.q_norm = NULL};
         for (enum dry_group g = 0; g < DRY_GROUPS; g++) {
             to.weight[g] = halves(k, dry_group_out(a, g) + c->pad, dry_group_in(a, g) + c->pad);
-            to.bias[g] = group_has_bias(from, g) ? halves(k, 1, dry_group_out(a, g)) : NULL;
+            to.bias[g] = dry_group_has_bias(from, g) ? halves(k, 1, dry_group_out(a, g)) : NULL;
         }
         to.norm[DRY_NORM_INPUT] = halves(k, 1, a->hidden);
         to.norm[DRY_NORM_POST] = halves(k, 1, a->hidden);
@@ -85,7 +52,7 @@ static void weights_layout(struct dry_cuda *c, struct carve *k)
     }
 }
 
-static void state_layout(struct dry_cuda *c, struct carve *k)
+static void state_layout(struct dry_cuda *c, struct dry_carve *k)
 {
     int64_t parameters = c->adapter ? c->adapter->parameters : 0;
 
@@ -93,7 +60,7 @@ static void state_layout(struct dry_cuda *c, struct carve *k)
     c->values = floats(k, 1, parameters);
     c->m = floats(k, 1, c->gradients);
     c->v = floats(k, 1, c->gradients);
-    c->sums = carve(k, 1, c->gradients + DRY_SUMS, sizeof *c->sums);
+    c->sums = dry_carve(k, 1, c->gradients + DRY_SUMS, sizeof *c->sums);
 }
 
 /* How rows are cut, and with it the shapes of products and their bits, depends on the vocabulary alone: one
@@ -109,26 +76,26 @@ static int64_t chunk_rows(const struct dry_cuda *c)
 }
 
 /* What a micro-batch is copied into, at once. */
-static void batch_layout(struct dry_cuda *c, struct carve *k)
+static void batch_layout(struct dry_cuda *c, struct dry_carve *k)
 {
     const struct dry_limits *l = &c->limits;
     size_t first = k->used;
 
     c->batch_block = k->base ? k->base + k->used : NULL;
-    c->id = carve(k, l->tokens, 1, sizeof *c->id);
-    c->position = carve(k, l->tokens, 1, sizeof *c->position);
-    c->record_of = carve(k, l->tokens, 1, sizeof *c->record_of);
-    c->row_key = carve(k, l->tokens, 1, sizeof *c->row_key);
-    c->offset = carve(k, l->records + 1, 1, sizeof *c->offset);
-    c->record = carve(k, l->records, 1, sizeof *c->record);
-    c->row = carve(k, l->rows, 1, sizeof *c->row);
-    c->label = carve(k, l->rows, 1, sizeof *c->label);
-    c->sequences = carve(k, dry_cuda_attention_words(c), 1, sizeof *c->sequences);
+    c->id = dry_carve(k, l->tokens, 1, sizeof *c->id);
+    c->position = dry_carve(k, l->tokens, 1, sizeof *c->position);
+    c->record_of = dry_carve(k, l->tokens, 1, sizeof *c->record_of);
+    c->row_key = dry_carve(k, l->tokens, 1, sizeof *c->row_key);
+    c->offset = dry_carve(k, l->records + 1, 1, sizeof *c->offset);
+    c->record = dry_carve(k, l->records, 1, sizeof *c->record);
+    c->row = dry_carve(k, l->rows, 1, sizeof *c->row);
+    c->label = dry_carve(k, l->rows, 1, sizeof *c->label);
+    c->sequences = dry_carve(k, dry_cuda_attention_words(c), 1, sizeof *c->sequences);
     c->batch_bytes = k->used - first;
 }
 
 /* What linears, attention and the loss head each use for the time of one operation lies in the same place. */
-static void shared_layout(struct dry_cuda *c, struct carve *k)
+static void shared_layout(struct dry_cuda *c, struct dry_carve *k)
 {
     const struct dry_arch *a = c->arch;
     const struct dry_limits *l = &c->limits;
@@ -144,11 +111,11 @@ static void shared_layout(struct dry_cuda *c, struct carve *k)
     most = k->used > most ? k->used : most;
     k->used = first;
     c->attention_bytes = dry_cuda_attention_bytes(c);
-    c->attention_workspace = carve(k, 1, (int64_t)c->attention_bytes, 1);
+    c->attention_workspace = dry_carve(k, 1, (int64_t)c->attention_bytes, 1);
     k->used = k->used > most ? k->used : most;
 }
 
-static void workspace_layout(struct dry_cuda *c, struct carve *k)
+static void workspace_layout(struct dry_cuda *c, struct dry_carve *k)
 {
     const struct dry_arch *a = c->arch;
     const struct dry_limits *l = &c->limits;
@@ -160,19 +127,20 @@ static void workspace_layout(struct dry_cuda *c, struct carve *k)
     c->chunk = chunk_rows(c);
     c->hidden = halves(k, c->chunk, a->hidden);
     c->dhidden = halves(k, l->training ? c->chunk : 0, a->hidden);
-    c->partial = carve(k, c->gradients / DRY_CUDA_NORM_BLOCK + 1, 1, sizeof *c->partial);
+    c->partial = dry_carve(k, c->gradients / DRY_CUDA_NORM_BLOCK + 1, 1, sizeof *c->partial);
     c->kept = l->training && c->adapter ? halves(k, a->layers * DRY_GROUPS * l->tokens, c->pad) : NULL;
     c->reduce_bytes = dry_cuda_reduce_bytes(c);
-    c->reduce = carve(k, 1, (int64_t)c->reduce_bytes, 1);
+    c->reduce = dry_carve(k, 1, (int64_t)c->reduce_bytes, 1);
     shared_layout(c, k);
     c->gemm_bytes = GEMM_BYTES;
-    c->gemm_workspace = carve(k, 1, (int64_t)c->gemm_bytes, 1);
+    c->gemm_workspace = dry_carve(k, 1, (int64_t)c->gemm_bytes, 1);
 }
 
 enum dry_status dry_cuda_layout(struct dry_cuda *c, size_t *weights, size_t *state, size_t *workspace)
 {
-    struct carve w = {.base = c->weights_block}, s = {.base = c->state_block},
-                 k = {.base = c->workspace_block};
+    struct dry_carve w = {.alignment = ALIGNMENT, .base = c->weights_block},
+                     s = {.alignment = ALIGNMENT, .base = c->state_block},
+                     k = {.alignment = ALIGNMENT, .base = c->workspace_block};
 
     weights_layout(c, &w);
     state_layout(c, &s);

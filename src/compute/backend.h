@@ -23,7 +23,7 @@
 
 enum { DRY_GRAD_BITS = 36, DRY_LOSS_BITS = 32, DRY_GRAD_LIMIT_BITS = 57, DRY_LOSS_LIMIT_BITS = 61 };
 /* Bounds of one rank's sums: 2^21 for a gradient, 2^29 for a loss. No wrap-around goes unseen on up to 64
- * ranks. */
+ * ranks for gradients and 4 for losses. */
 #define DRY_GRAD_LIMIT (INT64_C(1) << DRY_GRAD_LIMIT_BITS)
 #define DRY_LOSS_LIMIT (INT64_C(1) << DRY_LOSS_LIMIT_BITS)
 
@@ -34,6 +34,10 @@ int64_t dry_group_in(const struct dry_arch *a, enum dry_group g);
 int64_t dry_group_out(const struct dry_arch *a, enum dry_group g);
 /* Members in order; returns how many. */
 int dry_group_members(enum dry_group g, enum dry_proj member[3]);
+/* Non-zero when a member of the layer's group has a bias. */
+int dry_group_has_bias(const struct dry_base_layer *layer, enum dry_group g);
+/* The largest sum of ranks over the groups of all layers; 0 without an adapter. */
+int64_t dry_group_most_ranks(const struct dry_adapter *adapter);
 
 enum dry_norm { DRY_NORM_INPUT, DRY_NORM_POST };
 
@@ -50,9 +54,14 @@ enum dry_recompute { DRY_RECOMPUTE_NORMS, DRY_RECOMPUTE_NONE, DRY_RECOMPUTE_FULL
 /* Bounds that buffers and workspaces are laid out for. */
 struct dry_limits {
     int64_t tokens, records, rows, longest; /* of one micro-batch */
-    int training; /* 0: forward and loss only: no moments, no gradient sums, no dropout */
+    int training;                 /* 0: forward and loss only: no moments, no gradient sums, no dropout */
     enum dry_recompute recompute; /* only in training */
 };
+
+/* Local. Every backend's first look at a micro-batch: beyond the limits is INTERNAL; an id or label that the
+ * base lacks (a cache of another tokenizer) is INPUT. */
+enum dry_status dry_batch_check(const struct dry_base *base, const struct dry_limits *limits,
+                                const struct dry_batch *batch);
 
 struct dry_backend_options {
     int device;    /* index on this host; cpu: ignored */
@@ -118,8 +127,9 @@ struct dry_backend_ops {
      * residual [T, out]. */
     enum dry_status (*linear_forward)(struct dry_backend *b, int64_t layer, enum dry_group g, const void *x,
                                       const void *residual, void *y);
-    /* After linear_forward of the same layer, group and x (it may have been done once more since). dx [T, in] = dy W + scale mask (dy B) A (not touched when dx is NULL; may alias neither x nor dy); sums
-     * of dA, dB += (fixed point). dy stays as it is: the residual path needs it again. */
+    /* After linear_forward of the same layer, group and x (it may have been done once more since). dx [T, in]
+     * = dy W + scale mask (dy B) A (not touched when dx is NULL; may alias neither x nor dy); sums of dA, dB
+     * += (fixed point). dy stays as it is: the residual path needs it again. */
     enum dry_status (*linear_backward)(struct dry_backend *b, int64_t layer, enum dry_group g, const void *x,
                                        const void *dy, void *dx);
     /* qkv [T, Q + 2K]: q and k are normalised per head (qk_norm) and rotated in place; with qk_norm the

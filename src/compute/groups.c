@@ -42,3 +42,28 @@ int dry_group_members(enum dry_group g, enum dry_proj member[3])
         member[i] = groups[g].member[i];
     return groups[g].members;
 }
+
+int dry_group_has_bias(const struct dry_base_layer *layer, enum dry_group g)
+{
+    assert(g < DRY_GROUPS);
+    for (int i = 0; i < groups[g].members; i++)
+        if (layer->bias[groups[g].member[i]])
+            return 1;
+    return 0;
+}
+
+int64_t dry_group_most_ranks(const struct dry_adapter *adapter)
+{
+    int64_t most = 0;
+
+    for (int64_t l = 0; adapter && l < adapter->layers; l++)
+        for (int g = 0; g < DRY_GROUPS; g++) {
+            int64_t ranks = 0;
+            for (int i = 0; i < groups[g].members; i++) {
+                const struct dry_adapter_part *part = dry_adapter_at(adapter, l, groups[g].member[i]);
+                ranks += part ? part->rank : 0;
+            }
+            most = ranks > most ? ranks : most;
+        }
+    return most;
+}

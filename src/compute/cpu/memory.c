@@ -8,7 +8,7 @@
 #include "compute/cpu/cpu.h"
 
 #include "base/log.h"
-#include "base/memory.h"
+#include "compute/carve.h"
 
 #include <omp.h>
 
@@ -19,48 +19,16 @@ enum {
     CONVERT = 1 << 16 /* elements that one task converts */
 };
 
-/* Hands out pieces of a block; base NULL: only counts. */
-struct carve {
-    char *base;
-    size_t used;
-    int overflow;
-};
-
-static void *carve(struct carve *c, int64_t rows, int64_t columns, size_t size)
+static float *floats(struct dry_carve *c, int64_t rows, int64_t columns)
 {
-    size_t count, bytes, next;
-    char *p = c->base ? c->base + c->used : NULL;
-
-    if (dry_mul_size((size_t)rows, (size_t)columns, &count) || dry_mul_size(count, size, &bytes) ||
-        dry_add_size(bytes, 63, &bytes) || dry_add_size(c->used, bytes & ~(size_t)63, &next)) {
-        c->overflow = 1;
-        return NULL;
-    }
-    c->used = next;
-    return p;
+    return dry_carve(c, rows, columns, sizeof(float));
 }
 
-static float *floats(struct carve *c, int64_t rows, int64_t columns)
-{
-    return carve(c, rows, columns, sizeof(float));
-}
-
-static int group_has_bias(const struct dry_base_layer *from, enum dry_group g)
-{
-    enum dry_proj member[3];
-    int members = dry_group_members(g, member);
-
-    for (int i = 0; i < members; i++)
-        if (from->bias[member[i]])
-            return 1;
-    return 0;
-}
-
-static void weights_layout(struct dry_cpu *cpu, struct carve *c)
+static void weights_layout(struct dry_cpu *cpu, struct dry_carve *c)
 {
     const struct dry_arch *a = cpu->arch;
 
-    cpu->layer = carve(c, a->layers, 1, sizeof *cpu->layer);
+    cpu->layer = dry_carve(c, a->layers, 1, sizeof *cpu->layer);
     cpu->embed = floats(c, a->vocab, a->hidden);
     cpu->head = cpu->base->head == cpu->base->embed ? cpu->embed : floats(c, a->vocab, a->hidden);
     cpu->norm = floats(c, 1, a->hidden);
@@ -69,7 +37,7 @@ static void weights_layout(struct dry_cpu *cpu, struct carve *c)
         struct dry_cpu_layer to = {.q_norm = NULL};
         for (enum dry_group g = 0; g < DRY_GROUPS; g++) {
             to.weight[g] = floats(c, dry_group_out(a, g), dry_group_in(a, g));
-            to.bias[g] = group_has_bias(from, g) ? floats(c, 1, dry_group_out(a, g)) : NULL;
+            to.bias[g] = dry_group_has_bias(from, g) ? floats(c, 1, dry_group_out(a, g)) : NULL;
         }
         to.norm[DRY_NORM_INPUT] = floats(c, 1, a->hidden);
         to.norm[DRY_NORM_POST] = floats(c, 1, a->hidden);
@@ -82,7 +50,7 @@ static void weights_layout(struct dry_cpu *cpu, struct carve *c)
     }
 }
 
-static void state_layout(struct dry_cpu *cpu, struct carve *c)
+static void state_layout(struct dry_cpu *cpu, struct dry_carve *c)
 {
     int64_t parameters = cpu->adapter ? cpu->adapter->parameters : 0;
 
@@ -90,26 +58,7 @@ static void state_layout(struct dry_cpu *cpu, struct carve *c)
     cpu->values = floats(c, 1, parameters);
     cpu->m = floats(c, 1, cpu->gradients);
     cpu->v = floats(c, 1, cpu->gradients);
-    cpu->sums = carve(c, 1, cpu->gradients + DRY_SUMS, sizeof *cpu->sums);
-}
-
-/* The largest sum of ranks of one group. */
-static int64_t group_ranks(const struct dry_cpu *cpu)
-{
-    int64_t most = 0;
-
-    for (int64_t l = 0; cpu->adapter && l < cpu->arch->layers; l++)
-        for (enum dry_group g = 0; g < DRY_GROUPS; g++) {
-            enum dry_proj member[3];
-            int members = dry_group_members(g, member);
-            int64_t ranks = 0;
-            for (int i = 0; i < members; i++) {
-                const struct dry_adapter_part *part = dry_adapter_at(cpu->adapter, l, member[i]);
-                ranks += part ? part->rank : 0;
-            }
-            most = ranks > most ? ranks : most;
-        }
-    return most;
+    cpu->sums = dry_carve(c, 1, cpu->gradients + DRY_SUMS, sizeof *cpu->sums);
 }
 
 static int64_t chunk_rows(const struct dry_cpu *cpu)
@@ -139,20 +88,21 @@ static size_t scratch_floats(const struct dry_cpu *cpu)
     return floats;
 }
 
-static void workspace_layout(struct dry_cpu *cpu, struct carve *c)
+static void workspace_layout(struct dry_cpu *cpu, struct dry_carve *c)
 {
     const struct dry_arch *a = cpu->arch;
     const struct dry_limits *l = &cpu->limits;
-    int64_t ranks = group_ranks(cpu), half = a->head_dim / 2, trained = l->training ? l->tokens : 0;
+    int64_t ranks = dry_group_most_ranks(cpu->adapter), half = a->head_dim / 2,
+            trained = l->training ? l->tokens : 0;
 
-    cpu->id = carve(c, l->tokens, 1, sizeof *cpu->id);
-    cpu->position = carve(c, l->tokens, 1, sizeof *cpu->position);
-    cpu->offset = carve(c, l->records + 1, 1, sizeof *cpu->offset);
-    cpu->row = carve(c, l->rows, 1, sizeof *cpu->row);
-    cpu->label = carve(c, l->rows, 1, sizeof *cpu->label);
-    cpu->record = carve(c, l->records, 1, sizeof *cpu->record);
-    cpu->row_key = carve(c, l->tokens, 1, sizeof *cpu->row_key);
-    cpu->block = carve(c, l->tokens / DRY_CPU_ROWS + l->records, 1, sizeof *cpu->block);
+    cpu->id = dry_carve(c, l->tokens, 1, sizeof *cpu->id);
+    cpu->position = dry_carve(c, l->tokens, 1, sizeof *cpu->position);
+    cpu->offset = dry_carve(c, l->records + 1, 1, sizeof *cpu->offset);
+    cpu->row = dry_carve(c, l->rows, 1, sizeof *cpu->row);
+    cpu->label = dry_carve(c, l->rows, 1, sizeof *cpu->label);
+    cpu->record = dry_carve(c, l->records, 1, sizeof *cpu->record);
+    cpu->row_key = dry_carve(c, l->tokens, 1, sizeof *cpu->row_key);
+    cpu->block = dry_carve(c, l->tokens / DRY_CPU_ROWS + l->records, 1, sizeof *cpu->block);
     cpu->cosine = floats(c, l->longest, half);
     cpu->sine = floats(c, l->longest, half);
     cpu->xa = floats(c, l->tokens, ranks);
@@ -163,15 +113,16 @@ static void workspace_layout(struct dry_cpu *cpu, struct carve *c)
     cpu->hidden = floats(c, cpu->chunk, a->hidden);
     cpu->dhidden = floats(c, l->training ? cpu->chunk : 0, a->hidden);
     cpu->logits = floats(c, cpu->chunk, a->vocab);
-    cpu->partial = carve(c, cpu->gradients / DRY_CPU_NORM_BLOCK + 1, 1, sizeof *cpu->partial);
+    cpu->partial = dry_carve(c, cpu->gradients / DRY_CPU_NORM_BLOCK + 1, 1, sizeof *cpu->partial);
     cpu->scratch_floats = scratch_floats(cpu);
     cpu->scratch = floats(c, cpu->threads, (int64_t)cpu->scratch_floats);
 }
 
 enum dry_status dry_cpu_layout(struct dry_cpu *cpu, size_t *weights, size_t *state, size_t *workspace)
 {
-    struct carve w = {.base = cpu->weights_block}, s = {.base = cpu->state_block},
-                 k = {.base = cpu->workspace_block};
+    struct dry_carve w = {.alignment = 64, .base = cpu->weights_block},
+                     s = {.alignment = 64, .base = cpu->state_block},
+                     k = {.alignment = 64, .base = cpu->workspace_block};
 
     weights_layout(cpu, &w);
     state_layout(cpu, &s);
