@@ -202,8 +202,8 @@ int main(int argc, char **argv)
     c.arch = &arch;
     c.adapter = adapter;
     c.pad = (int)dry_cuda_row_pad(adapter);
-    c.limits = (struct dry_limits){
-        .tokens = tokens, .records = 1, .rows = tokens, .longest = tokens, .training = 1};
+    c.limits =
+        (struct dry_limits){.tokens = tokens, .records = 1, .rows = tokens, .longest = tokens, .training = 1};
     c.batch = (struct dry_batch){.tokens = tokens, .useful = tokens};
     device_make(&c);
     printf("%lld tokens, rank %lld, hidden %lld, ffn %lld\n", (long long)tokens, (long long)rank,

@@ -435,8 +435,8 @@ cudaError_t dry_cuda_skinny_launch(enum dry_skinny kind, int units, int columns,
 
 enum { FINISH = 4 }; /* columns of a thread in finish */
 
-/* Bytes: the partial products once, 2 (end - first) T written, twice when kept. A thread takes four columns of a row, and
- * one by one where a part ends among them. */
+/* Bytes: the partial products once, 2 (end - first) T written, twice when kept. A thread takes four columns
+ * of a row, and one by one where a part ends among them. */
 __global__ static void __launch_bounds__(THREADS) finish_kernel(const __grid_constant__ dry_skinny_finish f)
 {
     int across = (f.end - f.first + FINISH - 1) / FINISH;

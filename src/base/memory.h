@@ -8,10 +8,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Local. count * size zeroed bytes, 64-byte aligned, never NULL for count 0; on overflow or lack of memory logs an error
- * naming `what` and returns NULL. */
+/* Local. count * size zeroed bytes, 64-byte aligned, never NULL for count 0; on overflow or lack of memory
+ * logs an error naming `what` and returns NULL. */
 void *dry_alloc(size_t count, size_t size, const char *what);
-/* Local. Grows or shrinks memory of dry_alloc from old_count to count elements, new ones zeroed. NULL: logged, old kept. */
+/* Local. Grows or shrinks memory of dry_alloc from old_count to count elements, new ones zeroed. NULL:
+ * logged, old kept. */
 void *dry_realloc(void *memory, size_t old_count, size_t count, size_t size, const char *what);
 /* Local. A copy of a string, or of its first n bytes with a NUL after them. NULL: logged. */
 char *dry_strdup(const char *text);
@@ -25,7 +26,8 @@ void dry_free(void *memory);
 int dry_mul_size(size_t a, size_t b, size_t *product);
 int dry_add_size(size_t a, size_t b, size_t *sum);
 
-/* A growing byte buffer; visible so that readers can walk it. data always has a NUL after len bytes once non-NULL. */
+/* A growing byte buffer; visible so that readers can walk it. data always has a NUL after len bytes once
+ * non-NULL. */
 struct dry_buffer {
     char *data;
     size_t len, capacity;

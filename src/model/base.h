@@ -1,6 +1,6 @@
 /*
- * The base: a Hugging Face folder's architecture and weights, found, named and checked, not yet anywhere but in the file.
- * Owns the safetensors maps.  Must not know of backends.
+ * The base: a Hugging Face folder's architecture and weights, found, named and checked, not yet anywhere but
+ * in the file. Owns the safetensors maps.  Must not know of backends.
  */
 #ifndef DRY_MODEL_BASE_H
 #define DRY_MODEL_BASE_H
@@ -27,11 +27,12 @@ struct dry_base {
 };
 
 /* Local. A folder, or a hub name ("Qwen/Qwen2.5-7B-Instruct") looked up in $HF_HUB_CACHE, $HF_HOME/hub or
- * ~/.cache/huggingface/hub (refs/main, then snapshots/): the folder in new memory. A miss prints the download command.
- * INPUT. */
+ * ~/.cache/huggingface/hub (refs/main, then snapshots/): the folder in new memory. A miss prints the download
+ * command. INPUT. */
 enum dry_status dry_base_locate(const char *name, char **dir);
-/* Local. Opens the folder and checks every tensor's presence, shape and type; unknown extra weights are refused by name
- * (inv_freq buffers are known and ignored; a head beside a tied embedding must equal it). INPUT, IO. */
+/* Local. Opens the folder and checks every tensor's presence, shape and type; unknown extra weights are
+ * refused by name (inv_freq buffers are known and ignored; a head beside a tied embedding must equal it).
+ * INPUT, IO. */
 enum dry_status dry_base_open(const char *dir, struct dry_base **b);
 void dry_base_close(struct dry_base *b);
 

@@ -29,9 +29,9 @@ enum dry_encode {
 };
 
 /* Local. Reads DIR/tokenizer.json and, for bos and eos, DIR/tokenizer_config.json ("eos_token"; over it
- * special_tokens_map.json where that has no "added_tokens_decoder"), else generation_config.json, else config.json ("eos_token_id": of several the first). The objects "truncation"
- * and "padding" have no effect, as in Transformers, which sets its own for every call. INPUT names the file
- * and the part. */
+ * special_tokens_map.json where that has no "added_tokens_decoder"), else generation_config.json, else
+ * config.json ("eos_token_id": of several the first). The objects "truncation" and "padding" have no effect,
+ * as in Transformers, which sets its own for every call. INPUT names the file and the part. */
 enum dry_status dry_tokenizer_create(const char *dir, struct dry_tokenizer **t);
 void dry_tokenizer_destroy(struct dry_tokenizer *t);
 
