@@ -17,6 +17,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/number.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -81,11 +82,6 @@ struct dry_cuda_attention {
     int warned;
 };
 
-static int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 static int64_t round_up(int64_t x, int64_t to)
 {
     return (x + to - 1) / to * to;
@@ -125,7 +121,7 @@ static void tier_size(const struct dry_cuda *c, struct tier *t)
             continue;
         t->kv_heads = some;
         t->calls = all / some;
-        t->places = smaller((int64_t)((double)WORKSPACE_BYTES / bytes), c->limits.records);
+        t->places = dry_smaller((int64_t)((double)WORKSPACE_BYTES / bytes), c->limits.records);
         t->places = t->places > 1 ? t->places : 1;
         /* Groups of about one size, should all records be of this tier. */
         groups = (c->limits.records + t->places - 1) / t->places;
@@ -450,7 +446,7 @@ enum dry_status dry_cuda_fused_batch(struct dry_cuda *c, const struct dry_batch 
         while (record->length > a->tier[tier].longest)
             tier++;
         *g = (struct dry_cuda_attention_group){.tier = tier, .longest = record->length, .words = used};
-        g->records = smaller(a->tier[tier].places, batch->records - at);
+        g->records = dry_smaller(a->tier[tier].places, batch->records - at);
         g->first = batch->offset[record->index];
         g->dense = is_dense(batch, &a->tier[tier], record, g->records) && ready(a, tier, DENSE);
         g->fused = g->dense || ready(a, tier, RAGGED);

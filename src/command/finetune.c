@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/number.h"
 #include "state/peft.h"
 
 #include <math.h>
@@ -146,11 +147,6 @@ static enum dry_status set_up_data(struct dry_finetune *f)
     return status;
 }
 
-static int64_t larger(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
 /* Collective. Loaders, and limits that hold for training and validation. */
 static enum dry_status set_up_loaders(struct dry_finetune *f, struct dry_limits *limits)
 {
@@ -170,10 +166,10 @@ static enum dry_status set_up_loaders(struct dry_finetune *f, struct dry_limits 
     }
     status = dry_comm_agree(f->comm, status);
     dry_log_defer(0);
-    *limits = (struct dry_limits){.tokens = larger(b.tokens, v.tokens),
-                                  .records = larger(b.records, v.records),
-                                  .rows = larger(b.supervised, v.supervised),
-                                  .longest = larger(b.longest, v.longest),
+    *limits = (struct dry_limits){.tokens = dry_larger(b.tokens, v.tokens),
+                                  .records = dry_larger(b.records, v.records),
+                                  .rows = dry_larger(b.supervised, v.supervised),
+                                  .longest = dry_larger(b.longest, v.longest),
                                   .training = 1,
                                   .recompute = dry_recompute_find(f->call->config->recompute)};
     return status;
@@ -246,7 +242,7 @@ static enum dry_status share_text(struct dry_finetune *f, int64_t step, int *own
     least = most = share[0];
     for (int r = 1; r < f->ranks; r++) {
         least = share[r] < least ? share[r] : least;
-        most = larger(most, share[r]);
+        most = dry_larger(most, share[r]);
     }
     n = (size_t)snprintf(text, 128, "step %lld has %lld micro-batch%s, accumulation ", (long long)step,
                          (long long)s.micros, s.micros == 1 ? "" : "es");

@@ -15,6 +15,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/number.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -45,11 +46,6 @@ struct dry_plan_report {
     double flops; /* of a mean step */
 };
 
-static int64_t larger(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
 /* 4N operations a token (forward and the gradient of the activations; frozen weights get none), 6 more for
  * each adapter value, and causal attention: 2 layers Q squared length forward, twice that backward. */
 static double step_flops(const struct dry_plan_subject *s, const struct dry_plan_totals *t)
@@ -73,10 +69,10 @@ static struct dry_limits limits_of(const struct dry_plan_report *r, const struct
 
 static void widen(struct dry_plan_bounds *b, const struct dry_plan_bounds *more)
 {
-    b->tokens = larger(b->tokens, more->tokens);
-    b->records = larger(b->records, more->records);
-    b->supervised = larger(b->supervised, more->supervised);
-    b->longest = larger(b->longest, more->longest);
+    b->tokens = dry_larger(b->tokens, more->tokens);
+    b->records = dry_larger(b->records, more->records);
+    b->supervised = dry_larger(b->supervised, more->supervised);
+    b->longest = dry_larger(b->longest, more->longest);
 }
 
 /* Steps that are walked for means: an epoch shows them all but for the order. */

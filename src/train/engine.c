@@ -18,6 +18,7 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/number.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -102,11 +103,6 @@ const char *dry_recompute_name(enum dry_recompute r)
     return recompute_names[r];
 }
 
-static int64_t larger(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
 static int group_adapted(const struct dry_adapter *a, int64_t layer, enum dry_group g)
 {
     enum dry_proj member[3];
@@ -145,10 +141,10 @@ static void slot_widths(const struct dry_arch *a, int training, enum dry_recompu
     width[SLOT_GU] = 2 * a->ffn;
     width[SLOT_N1] = width[SLOT_N2] = keeps_inputs ? a->hidden : 0;
     width[SLOT_ACT] = keeps_inputs ? a->ffn : 0;
-    width[SLOT_IN] = keeps_inputs ? 0 : larger(a->hidden, a->ffn);
+    width[SLOT_IN] = keeps_inputs ? 0 : dry_larger(a->hidden, a->ffn);
     width[SLOT_DH] = training ? a->hidden : 0;
-    width[SLOT_DWIDE] = training ? larger(a->ffn, q + 2 * k) : 0;
-    width[SLOT_DNARROW] = training ? larger(a->hidden, q) : 0;
+    width[SLOT_DWIDE] = training ? dry_larger(a->ffn, q + 2 * k) : 0;
+    width[SLOT_DNARROW] = training ? dry_larger(a->hidden, q) : 0;
 }
 
 /* One for each layer that keeps the slot, and one for the layers below. */

@@ -11,6 +11,7 @@
 
 #include "compute/cpu/cpu.h"
 #include "compute/cpu/vector.h"
+#include "base/number.h"
 
 #include <math.h>
 #include <string.h>
@@ -42,11 +43,6 @@ static struct head head_make(const struct dry_cpu *cpu, const float *qkv, int64_
     return v;
 }
 
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* ds = p (ds - delta) scale, where ds holds dP. */
 DRY_CPU_VECTOR static void score_gradient(const float *p, float delta, float scale, int64_t n, float *ds)
 {
@@ -59,18 +55,18 @@ DRY_CPU_VECTOR static void score_gradient(const float *p, float delta, float sca
 static void forward_block(struct dry_cpu *cpu, const struct head *h, int64_t first, float *o, float *lse)
 {
     float most[DRY_CPU_ROWS], sum[DRY_CPU_ROWS], *s = dry_cpu_scratch(cpu);
-    int64_t rows = least(DRY_CPU_ROWS, h->length - first), width = cpu->arch->heads * h->dim;
+    int64_t rows = dry_smaller(DRY_CPU_ROWS, h->length - first), width = cpu->arch->heads * h->dim;
 
     for (int64_t i = 0; i < rows; i++) {
         most[i] = -INFINITY;
         sum[i] = 0;
     }
     for (int64_t key = 0; key < first + rows; key += KEYS_FORWARD) {
-        int64_t keys = least(KEYS_FORWARD, first + rows - key);
+        int64_t keys = dry_smaller(KEYS_FORWARD, first + rows - key);
         dry_cpu_gemm(0, 1, rows, keys, h->dim, h->scale, h->q + first * h->pitch, h->pitch,
                      h->k + key * h->pitch, h->pitch, 0, s, keys);
         for (int64_t i = 0; i < rows; i++) {
-            int64_t seen = least(keys, first + i + 1 - key); /* keys that the row may look at */
+            int64_t seen = dry_smaller(keys, first + i + 1 - key); /* keys that the row may look at */
             float *row = s + i * keys;
             if (seen > 0) {
                 float m = dry_cpu_largest(row, seen, most[i]), shrink = dry_cpu_exp(most[i] - m);
@@ -132,7 +128,7 @@ static void backward_scores(const struct head *h, const struct head_gradient *g,
     dry_cpu_gemm(0, 1, rows, keys, h->dim, 1, g->d_o + first * width, width, h->v + key * h->pitch, h->pitch,
                  0, ds, keys);
     for (int64_t i = 0; i < rows; i++) {
-        int64_t seen = least(keys, first + i + 1 - key);
+        int64_t seen = dry_smaller(keys, first + i + 1 - key);
         dry_cpu_exponentials(p + i * keys, seen, g->lse[(first + i) * heads]);
         score_gradient(p + i * keys, delta[i], h->scale, seen, ds + i * keys);
         memset(p + i * keys + seen, 0, dry_cpu_bytes(1, keys - seen));
@@ -148,11 +144,11 @@ static void backward_head(struct dry_cpu *cpu, const struct head *h, const struc
     int64_t heads = cpu->arch->heads, width = heads * h->dim;
 
     for (int64_t first = 0; first < h->length; first += DRY_CPU_ROWS) {
-        int64_t rows = least(DRY_CPU_ROWS, h->length - first);
+        int64_t rows = dry_smaller(DRY_CPU_ROWS, h->length - first);
         for (int64_t i = 0; i < rows; i++)
             delta[i] = dry_cpu_dot(g->o + (first + i) * width, g->d_o + (first + i) * width, h->dim);
         for (int64_t key = 0; key <= first; key += DRY_CPU_ROWS) {
-            int64_t keys = least(DRY_CPU_ROWS, h->length - key);
+            int64_t keys = dry_smaller(DRY_CPU_ROWS, h->length - key);
             float more = key < first ? 1 : 0;
             backward_scores(h, g, first, rows, key, keys, delta, heads, p, ds);
             dry_cpu_gemm(1, 0, keys, h->dim, rows, 1, p, keys, g->d_o + first * width, width, more,

@@ -6,6 +6,7 @@
 #include "config.h"
 
 #include "compute/cpu/cpu.h"
+#include "base/number.h"
 
 #include <assert.h>
 #include <cblas.h>
@@ -79,17 +80,12 @@ void dry_cpu_gemm(int transpose_a, int transpose_b, int64_t m, int64_t n, int64_
                 (int)ldb, beta, c, (int)ldc);
 }
 
-static int64_t pieces(int64_t n, int64_t size)
-{
-    return (n + size - 1) / size;
-}
-
 /* About equal pieces of at most `most`, multiples of 16. */
 static int64_t even(int64_t n, int64_t most)
 {
-    int64_t size = pieces(n, pieces(n, most));
+    int64_t size = dry_pieces(n, dry_pieces(n, most));
 
-    return pieces(size, 16) * 16;
+    return dry_pieces(size, 16) * 16;
 }
 
 struct dry_cpu_grid dry_cpu_grid_make(int64_t m, int64_t n)
@@ -102,8 +98,8 @@ struct dry_cpu_grid dry_cpu_grid_make(int64_t m, int64_t n)
     for (;;) {
         g.rows = even(m, rows);
         g.columns = even(n, columns);
-        g.down = pieces(m, g.rows);
-        g.across = pieces(n, g.columns);
+        g.down = dry_pieces(m, g.rows);
+        g.across = dry_pieces(n, g.columns);
         g.tiles = g.down * g.across;
         if (g.tiles >= TILES_WANTED || (rows <= LEAST_ROWS && columns <= LEAST_COLUMNS))
             return g;

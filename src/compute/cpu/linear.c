@@ -10,6 +10,7 @@
 #include "compute/cpu/cpu.h"
 #include "compute/cpu/vector.h"
 #include "compute/dropout.h"
+#include "base/number.h"
 
 #include <string.h>
 
@@ -113,16 +114,6 @@ static void add_masked(const struct group *g, const struct member *m, const floa
     }
 }
 
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static int64_t pieces(int64_t n, int64_t size)
-{
-    return (n + size - 1) / size;
-}
-
 /* xa [rows, rank] = dropout(x) A^T for one block of rows. */
 static void product_xa(const struct group *g, const struct member *m, const float *x, int64_t row,
                        int64_t rows)
@@ -137,7 +128,7 @@ static void product_xa(const struct group *g, const struct member *m, const floa
     }
     float *dropped = dry_cpu_scratch(cpu);
     for (int64_t c = 0; c < g->in; c += DRY_CPU_COLUMNS) {
-        int64_t columns = least(DRY_CPU_COLUMNS, g->in - c);
+        int64_t columns = dry_smaller(DRY_CPU_COLUMNS, g->in - c);
         drop_tile(g, m, x, row, rows, c, columns, dropped);
         dry_cpu_gemm(0, 1, rows, m->rank, columns, 1, dropped, columns, a + c, g->in, c ? 1 : 0, xa,
                      g->ranks);
@@ -148,14 +139,14 @@ static void product_xa(const struct group *g, const struct member *m, const floa
 static void low_rank_products(const struct group *g, const float *x, const float *dy)
 {
     struct dry_cpu *cpu = g->cpu;
-    int64_t blocks = pieces(g->useful, DRY_CPU_ROWS), tasks = blocks * g->members;
+    int64_t blocks = dry_pieces(g->useful, DRY_CPU_ROWS), tasks = blocks * g->members;
 
     if (!g->ranks)
         return;
 #pragma omp parallel for schedule(dynamic) num_threads(cpu->threads)
     for (int64_t k = 0; k < tasks; k++) {
         const struct member *m = &g->member[k % g->members];
-        int64_t row = k / g->members * DRY_CPU_ROWS, rows = least(DRY_CPU_ROWS, g->useful - row);
+        int64_t row = k / g->members * DRY_CPU_ROWS, rows = dry_smaller(DRY_CPU_ROWS, g->useful - row);
         if (!m->part)
             continue;
         product_xa(g, m, x, row, rows);
@@ -217,19 +208,19 @@ enum dry_status dry_cpu_linear_forward(struct dry_backend *b, int64_t layer, enu
 /* Tasks of the gradients of one member: column tiles of A, then row tiles of B. */
 static int64_t tasks_a(const struct group *g)
 {
-    return pieces(g->in, DRY_CPU_COLUMNS / 2);
+    return dry_pieces(g->in, DRY_CPU_COLUMNS / 2);
 }
 
 static int64_t tasks_b(const struct member *m)
 {
-    return pieces(m->out, DRY_CPU_COLUMNS / 2);
+    return dry_pieces(m->out, DRY_CPU_COLUMNS / 2);
 }
 
 /* dA [rank, columns] = u^T dropout(x) to the sums. */
 static int64_t gradient_a(const struct group *g, const struct member *m, const float *x, int64_t index)
 {
     struct dry_cpu *cpu = g->cpu;
-    int64_t c = index * (DRY_CPU_COLUMNS / 2), columns = least(DRY_CPU_COLUMNS / 2, g->in - c);
+    int64_t c = index * (DRY_CPU_COLUMNS / 2), columns = dry_smaller(DRY_CPU_COLUMNS / 2, g->in - c);
     const float *u = cpu->u + m->rank_first;
     float *tile = dry_cpu_scratch(cpu), *dropped = tile + m->rank * columns;
 
@@ -237,7 +228,7 @@ static int64_t gradient_a(const struct group *g, const struct member *m, const f
         dry_cpu_gemm(1, 0, m->rank, columns, g->useful, 1, u, g->ranks, x + c, g->in, 0, tile, columns);
     else
         for (int64_t row = 0; row < g->useful; row += DRY_CPU_ROWS) {
-            int64_t rows = least(DRY_CPU_ROWS, g->useful - row);
+            int64_t rows = dry_smaller(DRY_CPU_ROWS, g->useful - row);
             drop_tile(g, m, x, row, rows, c, columns, dropped);
             dry_cpu_gemm(1, 0, m->rank, columns, rows, 1, u + row * g->ranks, g->ranks, dropped, columns,
                          row ? 1 : 0, tile, columns);
@@ -249,7 +240,7 @@ static int64_t gradient_a(const struct group *g, const struct member *m, const f
 static int64_t gradient_b(const struct group *g, const struct member *m, const float *dy, int64_t index)
 {
     struct dry_cpu *cpu = g->cpu;
-    int64_t r = index * (DRY_CPU_COLUMNS / 2), rows = least(DRY_CPU_COLUMNS / 2, m->out - r);
+    int64_t r = index * (DRY_CPU_COLUMNS / 2), rows = dry_smaller(DRY_CPU_COLUMNS / 2, m->out - r);
     float *tile = dry_cpu_scratch(cpu);
 
     dry_cpu_gemm(1, 0, rows, m->rank, g->useful, m->part->scale, dy + m->first + r, g->out,
@@ -297,7 +288,7 @@ static void input_tile(const struct group *g, struct dry_cpu_tile t, const float
         }
         float *part = dry_cpu_scratch(cpu);
         for (int64_t row = t.row; row < t.row + t.rows; row += DRY_CPU_ROWS) {
-            int64_t rows = least(DRY_CPU_ROWS, t.row + t.rows - row);
+            int64_t rows = dry_smaller(DRY_CPU_ROWS, t.row + t.rows - row);
             dry_cpu_gemm(0, 0, rows, t.columns, m->rank, 1, cpu->u + row * g->ranks + m->rank_first, g->ranks,
                          a, g->in, 0, part, t.columns);
             add_masked(g, m, part, row, rows, t.column, t.columns, dx);
