@@ -7,6 +7,7 @@
 #define DRY_CUDA_ENTRY_H
 
 #include "compute/backend.h"
+#include "compute/probe.h"
 #include "parallel/device.h"
 
 extern const struct dry_backend_ops dry_cuda_ops;
@@ -14,5 +15,6 @@ extern const struct dry_backend_ops dry_cuda_ops;
 int dry_cuda_usable(void);
 
 extern const struct dry_device_comm_ops dry_nccl_ops;
+extern const struct dry_probe_ops dry_nvml_ops;
 
 #endif

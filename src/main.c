@@ -125,7 +125,7 @@ static enum dry_status read_options(const struct dry_command *command, int ranks
 
     status = dry_config_arguments(config, command->bit, call->argc - 2, call->argv + 2, call->positional,
                                   &call->positionals);
-    if (status == DRY_OK && command->bit != DRY_CMD_INSPECT) {
+    if (status == DRY_OK && !command->paths) {
         status = take_file(config, command, call->positional, call->positionals);
         call->positionals = 0;
     }

@@ -26,6 +26,7 @@ struct dry_command {
     const char *usage;                                   /* "drydock inspect [options] PATH..." */
     enum dry_status (*run)(const struct dry_call *call); /* Collective */
     int alone; /* runs without MPI, in the first process of a launch only */
+    int paths; /* its words are for itself and are not FILE.cfg */
 };
 
 /* Ended by name NULL. */
@@ -46,5 +47,10 @@ enum dry_status dry_command_merge(const struct dry_call *call);
 enum dry_status dry_command_tokenize(const struct dry_call *call);
 enum dry_status dry_command_inspect(const struct dry_call *call);
 enum dry_status dry_command_options(const struct dry_call *call);
+enum dry_status dry_command_scale(const struct dry_call *call);
+enum dry_status dry_command_sweep(const struct dry_call *call);
+enum dry_status dry_command_compare(const struct dry_call *call);
+enum dry_status dry_command_reproduce(const struct dry_call *call);
+enum dry_status dry_command_report(const struct dry_call *call);
 
 #endif

@@ -52,7 +52,7 @@ struct card {
 static enum dry_status choose(const struct dry_call *call, const struct dry_backend_ops *ops, struct place *p)
 {
     int list[MAX_DEVICES], n = dry_config_devices(call->config, list, MAX_DEVICES);
-    int local = dry_comm_local_rank(call->comm), there = ops->devices();
+    int local = dry_comm_seat(call->comm), there = ops->devices();
     size_t room = 0;
     enum dry_status status;
 

@@ -75,6 +75,12 @@ struct dry_adamw {
 
 struct dry_backend;
 
+/* Time that a device spent from one mark to the next. */
+struct dry_mark {
+    int kind; /* the caller's */
+    double seconds;
+};
+
 enum { DRY_DEVICE_ID = 16 };
 
 struct dry_backend_ops {
@@ -173,6 +179,12 @@ struct dry_backend_ops {
     enum dry_status (*get)(struct dry_backend *b, const void *from, int64_t rows, int64_t width, float *host);
     /* Waits until all that was asked for is done; CPU: nothing. */
     enum dry_status (*sync)(struct dry_backend *b);
+    /* Notes, in the order of work on the device, that work of another kind begins here; waits for nothing.
+     * Both are NULL where a call returns when its work is done (cpu). */
+    void (*mark)(struct dry_backend *b, int kind);
+    /* After sync: the kinds since the marks were last read and the device's time from each to the next mark,
+     * of the last to the sync; at most `room` (the last one takes what is over). *count: how many. */
+    enum dry_status (*marks)(struct dry_backend *b, struct dry_mark *mark, int room, int *count);
 };
 
 /* First member of every backend's own struct. */

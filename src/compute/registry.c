@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "compute/cpu/cpu.h"
+#include "compute/probe.h"
 
 #include <string.h>
 #ifdef DRY_HAVE_CUDA
@@ -31,6 +32,13 @@ static const struct {
     {&dry_cpu_ops, always},
 };
 enum { BACKENDS = sizeof backends / sizeof backends[0] };
+
+static const struct dry_probe_ops *const probes[] = {
+#ifdef DRY_HAVE_CUDA
+    &dry_nvml_ops,
+#endif
+    NULL,
+};
 
 enum dry_status dry_backend_find(const char *name, const struct dry_backend_ops **ops)
 {
@@ -62,4 +70,12 @@ const char *const *dry_backend_names(void)
 
     _Static_assert(sizeof names / sizeof names[0] == BACKENDS + 1, "a name per backend");
     return names;
+}
+
+const struct dry_probe_ops *dry_probe_of(const char *backend)
+{
+    for (int i = 0; probes[i]; i++)
+        if (strcmp(probes[i]->backend, backend) == 0)
+            return probes[i];
+    return NULL;
 }

@@ -24,7 +24,12 @@ enum dry_command_bit {
     DRY_CMD_MERGE = 1 << 5,
     DRY_CMD_TOKENIZE = 1 << 6,
     DRY_CMD_INSPECT = 1 << 7,
-    DRY_CMD_OPTIONS = 1 << 8
+    DRY_CMD_OPTIONS = 1 << 8,
+    DRY_CMD_SCALE = 1 << 9,
+    DRY_CMD_SWEEP = 1 << 10,
+    DRY_CMD_COMPARE = 1 << 11,
+    DRY_CMD_REPRODUCE = 1 << 12,
+    DRY_CMD_REPORT = 1 << 13
 };
 
 /* The commands that a bit stands for, such as "finetune"; NULL for no single bit. */
@@ -86,12 +91,26 @@ struct dry_config {
     const char *schedule; /* cosine | linear | constant */
     int64_t warmup_steps; /* -1: warmup_ratio of all steps */
     double warmup_ratio;
+    const char *padding;             /* flat | fixed */
     const char *accept_batch_change; /* NULL | keep | linear | sqrt */
     /* running */
     const char *devices, *backend, *communicator;
     const char *recompute; /* norms | none | full */
     int64_t checkpoint_interval, keep_checkpoints, validation_interval, log_interval;
-    const char *resume;  /* auto | never | a step number | a file */
+    const char *resume;     /* auto | never | a step number | a file */
+    int64_t stop_after;     /* last step of this start; 0: none */
+    double sample_interval; /* seconds between samples of device and process; 0: none */
+    /* measuring */
+    const char *ranks;            /* scale: list of rank counts, NULL: 1 to all */
+    int64_t steps, discard_steps; /* scale */
+    double target_hours;
+    const char *measured; /* plan: folder of a scale or a run whose times count */
+    int64_t ranks_each;   /* sweep */
+    const char *vary;     /* sweep: "flag=a,b;flag=c,d" */
+    const char *allow;    /* compare, reproduce: differences that are accepted */
+    int64_t from_step;    /* reproduce: checkpoint to start from; 0: the beginning */
+    const char *scaling;  /* report: folder of a scale */
+    /* results */
     int64_t shard_bytes; /* merge: largest safetensors file */
     const char *dtype;   /* merge: float32 | bfloat16 | float16 | base */
     int json;

@@ -18,9 +18,14 @@
 #define T DRY_CMD_TOKENIZE
 #define I DRY_CMD_INSPECT
 #define O DRY_CMD_OPTIONS
-#define RECORDS (P | L | N | F | E)
-#define TRAINS (N | F)
-#define EVERY (RECORDS | M | T | I | O)
+#define C DRY_CMD_SCALE
+#define W DRY_CMD_SWEEP
+#define X DRY_CMD_COMPARE
+#define R DRY_CMD_REPRODUCE
+#define H DRY_CMD_REPORT
+#define RECORDS (P | L | N | F | E | C | W)
+#define TRAINS (N | F | C | W)
+#define EVERY (RECORDS | M | T | I | O | X | R | H)
 
 #define WHOLE_MOST 9007199254740992.0 /* 2^53: exact as a double and in every JSON reader */
 
@@ -52,18 +57,18 @@
 static const struct dry_option table[] = {
 #define GROUP .group = "Input and output"
     {TEXT("base", base, "DIR|NAME"), GROUP, .example = "Qwen/Qwen2.5-7B-Instruct", .scope = DRY_SCOPE_CONTRACT,
-     .commands = RECORDS | M | T | I, .needed = (RECORDS & ~L) | M | T,
+     .commands = RECORDS | M | T | I, .needed = (RECORDS & ~(L | W)) | M | T,
      .text = "Base model: a Hugging Face folder, or a hub name that the local Hugging Face cache holds."},
     {TEXT("data", data, "FILE"), GROUP, .example = "train.jsonl", .scope = DRY_SCOPE_CONTRACT,
-     .commands = RECORDS | T, .needed = RECORDS & ~L,
+     .commands = RECORDS | T, .needed = RECORDS & ~(L | W),
      .text = "Records, one JSON object a line; evaluate measures on them, tokenize reads texts from them "
              "(default there: standard input)."},
-    {TEXT("validation-data", validation_data, "FILE"), GROUP, .example = "held-out.jsonl", .scope = DRY_SCOPE_RUN, .commands = P | N | F,
+    {TEXT("validation-data", validation_data, "FILE"), GROUP, .example = "held-out.jsonl", .scope = DRY_SCOPE_RUN, .commands = P | N | F | W,
      .text = "Held-out records; their loss is measured every --validation-interval steps and at the end."},
     {TEXT("output", output, "DIR"), GROUP, .example = "runs/first", .scope = DRY_SCOPE_RUN,
-     .commands = RECORDS | M, .needed = F | M,
+     .commands = RECORDS | M | R, .needed = F | M | C | W | R,
      .text = "The run's folder: adapter, checkpoints, metrics and manifest; for merge the new model's folder."},
-    {TEXT("cache", cache, "DIR"), GROUP, .example = "cache", .scope = DRY_SCOPE_RUN, .commands = RECORDS,
+    {TEXT("cache", cache, "DIR"), GROUP, .example = "cache", .scope = DRY_SCOPE_RUN, .commands = RECORDS | R,
      .text = "Folder of tokenised records, which several runs may share (default: cache/ in the output folder); for lengths "
              "also one file of it."},
     {TEXT("adapter", adapter, "DIR"), GROUP, .example = "runs/first/adapter", .scope = DRY_SCOPE_RUN, .commands = E | M | I, .needed = M,
@@ -150,14 +155,18 @@ static const struct dry_option table[] = {
     {CHOICE("accept-batch-change", accept_batch_change, "keep|linear|sqrt"), GROUP, .example = "linear", .scope = DRY_SCOPE_RUN,
      .commands = TRAINS,
      .text = "Lets a later start in a run's folder change the effective batch, with this rule for the learning rate."},
+    {CHOICE("padding", padding, "flat|fixed"), GROUP, .otherwise = "flat", .scope = DRY_SCOPE_CONTRACT,
+     .commands = TRAINS | L,
+     .text = "flat: records one after another, nothing is padded; fixed: each record takes --max-seq-length tokens of computing, as "
+             "trainers do that pad, to compare with them."},
 #undef GROUP
 #define GROUP .group = "Running"
-    {TEXT("devices", devices, "N,...|cpu"), GROUP, .example = "0,1,2", .scope = DRY_SCOPE_RUN, .commands = TRAINS | E,
+    {TEXT("devices", devices, "N,...|cpu"), GROUP, .example = "0,1,2", .scope = DRY_SCOPE_RUN, .commands = TRAINS | E | R,
      .notes = DRY_NOTE_LIST, .text = "GPUs of a node, one rank each (a number twice: two ranks share it), or cpu (default: a GPU for each rank of a node)."},
     {CHOICE("backend", backend, "auto|cpu|cuda"), GROUP, .otherwise = "auto", .scope = DRY_SCOPE_RUN,
-     .commands = TRAINS | E, .text = "What computes; auto: the GPU where there is one."},
+     .commands = TRAINS | E | R, .text = "What computes; auto: the GPU where there is one."},
     {CHOICE("communicator", communicator, "auto|mpi|nccl"), GROUP, .otherwise = "auto", .scope = DRY_SCOPE_RUN,
-     .commands = TRAINS,
+     .commands = TRAINS | R,
      .text = "How ranks add up their gradients, to the same bits: over MPI, or from GPU to GPU by NCCL; auto: NCCL where each "
              "rank has a GPU of its own."},
     {CHOICE("recompute", recompute, "norms|none|full"), GROUP, .otherwise = "norms", .scope = DRY_SCOPE_RUN,
@@ -170,17 +179,43 @@ static const struct dry_option table[] = {
      .commands = TRAINS, .text = "Newest checkpoints that are kept, beside the best; 0: all."},
     {WHOLE("validation-interval", validation_interval, 0, 1e9), GROUP, .otherwise = "0", .scope = DRY_SCOPE_RUN,
      .commands = TRAINS, .text = "Steps between validations; 0: only at the end."},
-    {WHOLE("log-interval", log_interval, 1, 1e9), GROUP, .otherwise = "10", .scope = DRY_SCOPE_RUN, .commands = F,
+    {WHOLE("log-interval", log_interval, 1, 1e9), GROUP, .otherwise = "10", .scope = DRY_SCOPE_RUN, .commands = F | C | W | R,
      .text = "Steps between progress lines in a log."},
     {TEXT("resume", resume, "auto|never|STEP|FILE"), GROUP, .otherwise = "auto", .scope = DRY_SCOPE_RUN,
      .commands = F, .text = "Which checkpoint to go on from; auto: the output folder's newest valid one, if any."},
+    {WHOLE("stop-after", stop_after, 0, 1e9), GROUP, .otherwise = "0", .scope = DRY_SCOPE_RUN, .commands = F,
+     .text = "Stops after this step as a signal would: with a checkpoint and exit status 75; 0: runs to the end."},
+    {REAL("sample-interval", sample_interval, 0, 3600), GROUP, .otherwise = "1.0", .scope = DRY_SCOPE_RUN,
+     .commands = F | C | W | R, .text = "Seconds between samples of the GPU and the process, in gpu.csv and process.csv; 0: none."},
+#undef GROUP
+#define GROUP .group = "Measuring"
+    {TEXT("ranks", ranks, "N,..."), GROUP, .example = "1,2,4", .scope = DRY_SCOPE_RUN, .commands = C, .notes = DRY_NOTE_LIST,
+     .text = "Rank counts that scale measures, each on the first ranks of the allocation (default: 1, 2, ... all of them)."},
+    {WHOLE("steps", steps, 2, 1e9), GROUP, .otherwise = "50", .scope = DRY_SCOPE_RUN, .commands = C,
+     .text = "Steps that scale runs on each rank count, the discarded ones included."},
+    {WHOLE("discard-steps", discard_steps, 0, 1e9), GROUP, .otherwise = "5", .scope = DRY_SCOPE_RUN, .commands = C,
+     .text = "First steps of each rank count that are run to warm up and not counted."},
+    {REAL("target-hours", target_hours, 1e-6, 1e6), GROUP, .otherwise = "12", .scope = DRY_SCOPE_RUN, .commands = C,
+     .text = "Hours that the whole training may take: the verdict names the smallest number of ranks that meets them."},
+    {TEXT("measured", measured, "DIR"), GROUP, .example = "scale", .scope = DRY_SCOPE_RUN, .commands = N,
+     .text = "Folder of a finished scale or finetune, from whose measured times plan predicts this run's."},
+    {WHOLE("ranks-each", ranks_each, 0, 1e6), GROUP, .otherwise = "0", .scope = DRY_SCOPE_RUN, .commands = W,
+     .text = "Ranks of each configuration of a sweep; 0: the allocation's ranks shared out evenly, one at least."},
+    {TEXT("vary", vary, "NAME=A,B;..."), GROUP, .example = "learning-rate=1e-4,2e-4;rank=8,16", .scope = DRY_SCOPE_RUN, .commands = W,
+     .text = "Options that a sweep varies, each combination a configuration of its own."},
+    {TEXT("allow", allow, "NAME,..."), GROUP, .example = "data,cache", .scope = DRY_SCOPE_RUN, .commands = X | R, .notes = DRY_NOTE_LIST,
+     .text = "Differences that are accepted: compare: data, contract, validation, cache; reproduce: versions, devices, data."},
+    {WHOLE("from-step", from_step, 0, 1e9), GROUP, .otherwise = "0", .scope = DRY_SCOPE_RUN, .commands = R,
+     .text = "Checkpoint of the run from which reproduce goes to the next one; 0: the whole run from its beginning."},
+    {TEXT("scaling", scaling, "DIR"), GROUP, .example = "scale", .scope = DRY_SCOPE_RUN, .commands = H,
+     .text = "Folder of a finished scale, whose curve is shown in the report too."},
 #undef GROUP
 #define GROUP .group = "Results"
     {WHOLE("shard-bytes", shard_bytes, 1, WHOLE_MOST), GROUP, .otherwise = "5000000000", .scope = DRY_SCOPE_RUN,
      .commands = M, .text = "Largest safetensors file of a merged model, in bytes."},
     {CHOICE("dtype", dtype, "base|float32|bfloat16|float16"), GROUP, .otherwise = "base", .scope = DRY_SCOPE_RUN,
      .commands = M, .text = "Type of a merged model's weights; base: as each tensor has it."},
-    {SWITCH("json", json), GROUP, .otherwise = "false", .scope = DRY_SCOPE_RUN, .commands = P | L | N | E | I,
+    {SWITCH("json", json), GROUP, .otherwise = "false", .scope = DRY_SCOPE_RUN, .commands = P | L | N | E | I | C | W | X | R | H,
      .text = "Prints the table as JSON on standard output."},
     {SWITCH("show-records", show_records), GROUP, .otherwise = "false", .scope = DRY_SCOPE_RUN, .commands = N,
      .text = "Also lists the lines of the data in each step and micro-batch."},
@@ -200,8 +235,8 @@ static const struct dry_option table[] = {
 /* clang-format on */
 
 static const char *const command_names[] = {"prepare", "lengths",  "plan",    "finetune", "evaluate",
-                                            "merge",   "tokenize", "inspect", "options"};
-_Static_assert(1 << (sizeof command_names / sizeof *command_names - 1) == DRY_CMD_OPTIONS,
+                                            "merge",   "tokenize", "inspect", "options", "scale", "sweep", "compare", "reproduce", "report"};
+_Static_assert(1 << (sizeof command_names / sizeof *command_names - 1) == DRY_CMD_REPORT,
                "a name for every command bit");
 
 const struct dry_option *dry_option_table(void)

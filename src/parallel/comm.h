@@ -27,6 +27,8 @@ int dry_comm_rank(const struct dry_comm *c);
 int dry_comm_size(const struct dry_comm *c);
 int dry_comm_local_rank(const struct dry_comm *c); /* among the ranks of this host */
 int dry_comm_local_size(const struct dry_comm *c);
+/* Among the ranks of this host in the world, whatever part of it c is: what a rank's device follows from. */
+int dry_comm_seat(const struct dry_comm *c);
 
 /* Collective. Threads that this rank can keep busy: the processors that it may use, each parted among the
  * ranks of this host that may use it too; 1 at least. MEMORY. */
@@ -44,6 +46,9 @@ enum dry_status dry_comm_sum_i64(struct dry_comm *c, int64_t *values, size_t cou
 enum dry_status dry_comm_max_i64(struct dry_comm *c, int64_t *values, size_t count);
 enum dry_status dry_comm_bcast(struct dry_comm *c, void *bytes, size_t size, int root);
 enum dry_status dry_comm_barrier(struct dry_comm *c);
+/* Collective. A barrier that sleeps instead of polling: for ranks that have nothing to do while others work.
+ */
+enum dry_status dry_comm_rest(struct dry_comm *c);
 /* Collective. Every rank's bytes, any sizes (also over 2 GiB in pieces), one after another in rank order on
  * root: *all (dry_free) and sizes[size of c] there, NULL elsewhere. MEMORY, COMM. */
 enum dry_status dry_comm_gather(struct dry_comm *c, const void *bytes, size_t size, int root, void **all,

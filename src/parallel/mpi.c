@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum {
     PIECE = 1 << 27, /* bytes or values in one call, whose counts are ints */
@@ -27,6 +28,7 @@ struct dry_comm {
     MPI_Comm comm;
     int rank, size;
     int local_rank, local_size;
+    int seat; /* local rank in the world */
 };
 
 /* The abort communicator is the world, and MPI itself knows whether it stands. A rank that exits without
@@ -100,6 +102,7 @@ enum dry_status dry_comm_start(int *argc, char ***argv, struct dry_comm **world)
         end_all();
     c->comm = MPI_COMM_WORLD;
     describe(c);
+    c->seat = c->local_rank;
     dry_log_set_rank(c->rank, c->size);
     *world = c;
     return DRY_OK;
@@ -133,6 +136,7 @@ enum dry_status dry_comm_split(struct dry_comm *c, int color, struct dry_comm **
     if (fresh) {
         fresh->comm = comm;
         describe(fresh);
+        fresh->seat = c->seat;
     }
     *part = fresh;
     return DRY_OK;
@@ -164,6 +168,11 @@ int dry_comm_local_rank(const struct dry_comm *c)
 int dry_comm_local_size(const struct dry_comm *c)
 {
     return c->local_size;
+}
+
+int dry_comm_seat(const struct dry_comm *c)
+{
+    return c->seat;
 }
 
 enum { PROCESSORS = 1 << 13 }; /* the most that a Linux kernel is built for */
@@ -332,6 +341,21 @@ enum dry_status dry_comm_barrier(struct dry_comm *c)
 {
     must(MPI_Barrier(c->comm), "MPI_Barrier");
     return DRY_OK;
+}
+
+enum dry_status dry_comm_rest(struct dry_comm *c)
+{
+    const struct timespec nap = {.tv_nsec = 2000000};
+    MPI_Request request;
+    int done = 0;
+
+    must(MPI_Ibarrier(c->comm, &request), "MPI_Ibarrier");
+    for (;;) {
+        must(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test");
+        if (done)
+            return DRY_OK;
+        nanosleep(&nap, NULL);
+    }
 }
 
 /* Root's memory for everything, NULL when it is too much (logged). */

@@ -1,0 +1,16 @@
+/*
+ * reproduce: not there yet.
+ * Owns nothing.  Must not know anything.
+ */
+#include "config.h"
+
+#include "command/command.h"
+
+#include "base/log.h"
+
+enum dry_status dry_command_reproduce(const struct dry_call *call)
+{
+    (void)call;
+    dry_error("reproduce is not built yet");
+    return DRY_ERR_INTERNAL;
+}
