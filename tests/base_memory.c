@@ -1,16 +1,20 @@
 /*
- * Allocation, checked products, buffers, and faults on purpose.
+ * Allocation, checked products, buffers, faults and delays on purpose.
  * Owns nothing.
  * Must not know of files.
  */
 #include "config.h"
 
+#include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "tap.h"
 
 #include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static void products(void)
 {
@@ -115,6 +119,57 @@ static void faults(void)
     dry_log_defer(0);
 }
 
+/* Seconds that a delay of this kind takes after work of 10 ms. */
+static double delayed(const char *list, const char *kind)
+{
+    double before = dry_clock_now();
+
+    setenv("DRY_DELAY", list, 1);
+    dry_delay(kind, before - 0.01);
+    unsetenv("DRY_DELAY");
+    return dry_clock_now() - before;
+}
+
+/* A list that is misspelt ends the process. */
+static int refused(const char *list)
+{
+    int how = 0;
+    pid_t child = fork();
+
+    if (child == 0) {
+        struct rlimit none = {0, 0};
+
+        setrlimit(RLIMIT_CORE, &none);
+        freopen("/dev/null", "w", stderr);
+        (void)delayed(list, "data");
+        _exit(0);
+    }
+    return child > 0 && waitpid(child, &how, 0) == child && WIFSIGNALED(how);
+}
+
+static void delays(void)
+{
+    static const char *const wrong[] = {"dat:5",    "data",     "data:",    "data:x",         "data:x0.5",
+                                        "data:-1",  "data:5;",  "data:nan", "rank:data:5",    "rank:1data:5",
+                                        "data:5,,", "data:5ms", "data:inf", "checkpoint:5,x", ":5"};
+    int all = 1;
+
+    tap_ok(delayed("data:30", "data") >= 0.03, "data:30 takes 30 ms more");
+    tap_ok(delayed("data:x4", "data") >= 0.03, "data:x4 takes four times as long as the work");
+    tap_ok(delayed("data:20,data:x2", "data") >= 0.03, "two of a kind add up");
+    tap_ok(delayed("data:3e5,rank:1:copy:3e5", "copy") < 60, "other kinds and other ranks are not delayed");
+    setenv("DRY_DELAY", "rank:0:compute:x1", 1);
+    tap_ok(dry_delay_asked("compute") && !dry_delay_asked("data"), "it is known what is delayed");
+    unsetenv("DRY_DELAY");
+    tap_ok(!dry_delay_asked("compute"), "without the variable nothing is");
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        if (!refused(wrong[i])) {
+            printf("# taken: %s\n", wrong[i]);
+            all = 0;
+        }
+    tap_ok(all, "a misspelt list ends the program");
+}
+
 int main(void)
 {
     products();
@@ -122,5 +177,6 @@ int main(void)
     texts();
     buffers();
     faults();
+    delays();
     return tap_done();
 }

@@ -8,6 +8,7 @@
 #include "command/finetune.h"
 
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -421,6 +422,7 @@ static enum dry_status run(struct dry_finetune *f)
     if (status || done)
         return status;
     status = set_up_engine(f);
+    dry_delay("start-up", f->call->started);
     if (status)
         return status;
     if (f->rank == 0)

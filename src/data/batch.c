@@ -7,6 +7,8 @@
 
 #include "data/batch.h"
 
+#include "base/clock.h"
+#include "base/fault.h"
 #include "base/log.h"
 #include "base/memory.h"
 
@@ -83,6 +85,7 @@ enum dry_status dry_loader_load(struct dry_loader *l, const struct dry_plan_step
     const struct dry_micro_batch *mb = &s->micro[m];
     const struct dry_cache_view *v = dry_cache_view(l->cache);
     int64_t at = 0, rows = 0;
+    double began = dry_clock_now();
 
     assert(mb->tokens <= l->bounds.tokens && mb->count <= l->bounds.records &&
            mb->longest <= l->bounds.longest && mb->supervised <= l->bounds.supervised);
@@ -116,5 +119,6 @@ enum dry_status dry_loader_load(struct dry_loader *l, const struct dry_plan_step
         .record = s->record + mb->first,
     };
     *batch = &l->batch;
+    dry_delay("data", began);
     return DRY_OK;
 }

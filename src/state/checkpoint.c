@@ -7,6 +7,7 @@
 
 #include "state/checkpoint.h"
 
+#include "base/clock.h"
 #include "base/fault.h"
 #include "base/file.h"
 #include "base/json.h"
@@ -374,6 +375,7 @@ enum dry_status dry_checkpoint_save(const char *output, const struct dry_adapter
     char *folder = dry_path_join(output, "checkpoints"), *path = path_of(output, c->step);
     struct dry_image m = {.expected = (size_t)a->parameters * GROUPS * sizeof(float) + CHUNK_BYTES};
     enum dry_status status = folder && path ? dry_dir_make(folder) : DRY_ERR_MEMORY;
+    double began = dry_clock_now();
     struct quiet q;
 
     if (status)
@@ -386,6 +388,7 @@ enum dry_status dry_checkpoint_save(const char *output, const struct dry_adapter
         status = write_image(path, &m, c->step);
     if (!status)
         remove_old(output, folder, c->step, keep);
+    dry_delay("checkpoint", began);
 out:
     dry_image_free(&m);
     dry_free(path);

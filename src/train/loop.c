@@ -63,6 +63,7 @@ static enum dry_status compute_share(struct run *r, const struct dry_plan_step *
     dry_plan_deal(s, r->ranks, r->owner);
     for (int64_t m = 0; m < s->micros && !status; m++) {
         const struct dry_batch *batch;
+        double began;
 
         if (r->owner[m] != r->rank)
             continue;
@@ -71,13 +72,18 @@ static enum dry_status compute_share(struct run *r, const struct dry_plan_step *
         if ((status = dry_loader_load(l->loader, s, m, &batch)))
             break;
         enter(r, DRY_STAGE_COPY);
+        began = dry_clock_now();
         if ((status = dry_engine_batch(l->engine, batch, 1)))
             break;
+        dry_delay("copy", began);
         enter(r, DRY_STAGE_FORWARD);
+        began = dry_clock_now();
         if ((status = dry_engine_forward(l->engine)))
             break;
         enter(r, DRY_STAGE_BACKWARD);
         status = dry_engine_backward(l->engine);
+        if (!status && dry_delay_asked("compute") && !(status = r->backend->ops->sync(r->backend)))
+            dry_delay("compute", began);
     }
     return status;
 }
@@ -113,16 +119,19 @@ static enum dry_status reduce(struct run *r, int64_t words[DRY_SUMS])
 {
     const struct dry_backend_ops *ops = r->backend->ops;
     enum dry_status status = DRY_OK;
+    double began;
 
     enter(r, DRY_STAGE_WAIT);
     status = ops->sync(r->backend);
     if (!status)
         status = agree_stop(r);
     enter(r, DRY_STAGE_REDUCE);
+    began = dry_clock_now();
     if (!status && r->ranks > 1)
         status = sum_over_ranks(r);
     if (!status)
         status = ops->sums_read(r->backend, words);
+    dry_delay("reduce", began);
     return status;
 }
 
@@ -222,6 +231,7 @@ static enum dry_status validate(struct run *r, int64_t step)
     struct dry_validation_report report = {.step = step};
     double best_loss = l->best_loss;
     int64_t best_step = l->best_step;
+    double began = dry_clock_now();
     enum dry_status status;
 
     enter(r, DRY_STAGE_VALIDATION);
@@ -229,6 +239,7 @@ static enum dry_status validate(struct run *r, int64_t step)
         raise(SIGTERM);
     status = dry_evaluate(l->comm, l->engine, l->validation_plan, l->validation_loader, l->hooks.stop,
                           l->hooks.context, &report.loss, &report.supervised);
+    dry_delay("validation", began);
     if (status == DRY_STOPPED) {
         r->stop = 1;
         return DRY_OK;
