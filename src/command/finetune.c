@@ -115,6 +115,13 @@ static enum dry_status hook_checkpoint(void *context, const struct dry_loop *l, 
     return status;
 }
 
+static enum dry_status hook_account(void *context, int64_t step, const struct dry_share *share, int gather)
+{
+    struct dry_finetune *f = context;
+
+    return dry_ledger_put(f->ledger, step > 0 ? DRY_PHASE_STEP : DRY_PHASE_START, step, share, gather);
+}
+
 /* ---- the order ---- */
 
 /* Collective. All that needs no weights: folder, tokenizer, records. What can be refused is refused before a
@@ -383,6 +390,23 @@ static enum dry_status open_run(struct dry_finetune *f)
                                f->call->config->log_interval, &f->progress);
 }
 
+/* Collective. The account's files, to which the sampler tells too. */
+static enum dry_status open_ledger(struct dry_finetune *f)
+{
+    struct dry_ledger_input in = {.comm = f->comm,
+                                  .output = f->call->config->output,
+                                  .resumed = f->resumed,
+                                  .started = f->call->started,
+                                  .stages = &f->stages,
+                                  .sampler = f->sampler};
+    enum dry_status status;
+
+    dry_log_defer(1);
+    status = dry_ledger_open(&in, &f->ledger);
+    dry_log_defer(0);
+    return status;
+}
+
 /* Collective. Trains, and exports what was trained. */
 static enum dry_status train(struct dry_finetune *f, struct dry_loop *l)
 {
@@ -411,7 +435,7 @@ static enum dry_status run(struct dry_finetune *f)
     const struct dry_config *c = f->call->config;
     struct dry_loop l;
     int done = 0;
-    enum dry_status status = set_up_data(f);
+    enum dry_status status = set_up_data(f), told;
 
     if (!status) {
         watch_signals();
@@ -430,6 +454,8 @@ static enum dry_status run(struct dry_finetune *f)
     if (!status && f->rank == 0)
         status = open_run(f);
     status = dry_comm_agree(f->comm, status);
+    if (!status)
+        status = open_ledger(f);
     if (status)
         return status;
     l = (struct dry_loop){
@@ -443,6 +469,7 @@ static enum dry_status run(struct dry_finetune *f)
         .validation_loader = f->validation_loader,
         .first_step = f->resumed ? f->state.step + 1 : 1,
         .last_step = f->contract.steps,
+        .stop_after = c->stop_after,
         .checkpoint_interval = c->checkpoint_interval,
         .validation_interval = c->validation_interval,
         .rate_factor = f->state.rate_factor,
@@ -451,9 +478,11 @@ static enum dry_status run(struct dry_finetune *f)
         .best_step = f->state.best_step,
         .validated_step = f->state.validated_step,
         .stages = &f->stages,
-        .hooks = {f, hook_step, hook_validated, hook_checkpoint, hook_stop},
+        .hooks = {f, hook_step, hook_validated, hook_checkpoint, hook_account, hook_stop},
     };
     status = train(f, &l);
+    told = dry_ledger_put(f->ledger, DRY_PHASE_END, 0, &(struct dry_share){0}, 1);
+    status = status ? status : told;
     if (f->rank == 0) {
         enum dry_status written = dry_run_finish(f->run, status, &f->stages, dry_finetune_results(f, &l));
 
@@ -468,6 +497,8 @@ static void release(struct dry_finetune *f, enum dry_status status)
     dry_progress_destroy(f->progress);
     if (f->run) /* the error is logged; a manifest that cannot be written adds nothing to it */
         (void)dry_run_finish(f->run, status, &f->stages, NULL);
+    dry_ledger_close(f->ledger);
+    dry_sampler_stop(f->sampler);
     if (f->device_comm)
         f->device_comm->ops->destroy(f->device_comm);
     dry_engine_destroy(f->engine);
@@ -507,6 +538,8 @@ enum dry_status dry_command_finetune(const struct dry_call *call)
     enum dry_status status;
 
     dry_stages_start(&f.stages, call->started, DRY_STAGE_STARTUP);
+    if (call->config->sample_interval > 0 && dry_sampler_start(call->config->sample_interval, &f.sampler))
+        dry_warn("no thread for samples of the process and its device: process.csv and gpu.csv get none");
     status = run(&f);
     release(&f, status);
     return status;

@@ -6,6 +6,7 @@
 #define DRY_COMMAND_FINETUNE_H
 
 #include "command/setup.h"
+#include "measure/ledger.h"
 #include "measure/run.h"
 #include "state/checkpoint.h"
 #include "train/loop.h"
@@ -38,8 +39,10 @@ struct dry_finetune {
     int resumed; /* values, m, v and this are a checkpoint's: */
     struct dry_checkpoint state;
     json_t *change; /* an accepted batch change, for run.json */
-    /* what it tells; rank 0 */
-    struct dry_stages stages;
+    /* what it tells; rank 0, except where stated */
+    struct dry_stages stages;    /* every rank's */
+    struct dry_sampler *sampler; /* NULL: no samples */
+    struct dry_ledger *ledger;
     struct dry_run *run;
     struct dry_progress *progress;
     char *options_text, *manifest_text; /* for checkpoints */

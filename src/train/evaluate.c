@@ -33,14 +33,20 @@ static enum dry_status evaluate_share(struct dry_comm *comm, struct dry_engine *
     return status;
 }
 
-/* The three words of all ranks together. */
-static enum dry_status total(struct dry_comm *comm, struct dry_backend *b, int64_t words[DRY_SUMS])
+/* The worst status of all ranks, which a rank that has it tells of, and whether one is asked to stop. */
+static enum dry_status meet(struct dry_comm *comm, enum dry_status mine, int64_t asked)
 {
-    enum dry_status status = b->ops->sums_read(b, words);
+    int64_t word[] = {mine, asked};
+    enum dry_status status = DRY_OK;
 
-    if (!status && dry_comm_size(comm) > 1)
-        status = dry_comm_sum_i64(comm, words, DRY_SUMS);
-    return status;
+    if (mine)
+        dry_error("rank %d failed in an evaluation (%s)%s", dry_comm_rank(comm), dry_status_name(mine),
+                  dry_comm_size(comm) > 1 ? "; all ranks end" : "");
+    if (dry_comm_size(comm) > 1)
+        status = dry_comm_max_i64(comm, word, sizeof word / sizeof *word);
+    if (!status)
+        status = (enum dry_status)word[0];
+    return !status && word[1] ? DRY_STOPPED : status;
 }
 
 static enum dry_status run(struct dry_comm *comm, struct dry_engine *engine, struct dry_plan *plan,
@@ -48,23 +54,23 @@ static enum dry_status run(struct dry_comm *comm, struct dry_engine *engine, str
                            int64_t words[DRY_SUMS])
 {
     struct dry_backend *b = dry_engine_backend(engine);
-    enum dry_status status = b->ops->sums_clear(b);
+    enum dry_status mine = b->ops->sums_clear(b), status;
 
-    for (int64_t n = 1; n <= dry_plan_steps(plan) && !status; n++) {
+    for (int64_t n = 1; n <= dry_plan_steps(plan); n++) {
         struct dry_plan_step s;
-        int64_t asked = stop ? stop(context) : 0;
 
-        if (stop && dry_comm_size(comm) > 1)
-            status = dry_comm_max_i64(comm, &asked, 1);
-        if (!status && asked)
-            return DRY_STOPPED;
-        if (!status)
-            status = dry_plan_step(plan, n, &s);
-        if (!status)
-            status = evaluate_share(comm, engine, loader, &s, owner);
+        status = meet(comm, mine, stop ? stop(context) : 0);
+        if (status)
+            return status;
+        mine = dry_plan_step(plan, n, &s);
+        if (!mine)
+            mine = evaluate_share(comm, engine, loader, &s, owner);
     }
-    if (!status)
-        status = total(comm, b, words);
+    if (!mine)
+        mine = b->ops->sums_read(b, words);
+    status = meet(comm, mine, 0);
+    if (!status && dry_comm_size(comm) > 1)
+        status = dry_comm_sum_i64(comm, words, DRY_SUMS);
     return status;
 }
 
@@ -78,18 +84,12 @@ enum dry_status dry_evaluate(struct dry_comm *comm, struct dry_engine *engine, s
     int *owner =
         status ? NULL : dry_alloc((size_t)bounds.micros, sizeof *owner, "the dealing of micro-batches");
 
+    status = meet(comm, owner || status ? status : DRY_ERR_MEMORY, 0);
     if (!status)
-        status = owner ? run(comm, engine, plan, loader, stop, context, owner, words) : DRY_ERR_MEMORY;
+        status = run(comm, engine, plan, loader, stop, context, owner, words);
     dry_free(owner);
-    if (status == DRY_STOPPED)
+    if (status)
         return status;
-    if (status) {
-        dry_error("rank %d failed in an evaluation (%s)%s", dry_comm_rank(comm), dry_status_name(status),
-                  dry_comm_size(comm) > 1 ? "; all ranks end" : "");
-        if (dry_comm_size(comm) > 1)
-            dry_comm_abort(comm);
-        return status;
-    }
     if (words[DRY_SUM_FLAGS] || words[DRY_SUM_TOKENS] <= 0) { /* the same on all ranks: rank 0 says it */
         if (dry_comm_rank(comm) == 0)
             dry_error("evaluation: %s", words[DRY_SUM_FLAGS]

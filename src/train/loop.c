@@ -21,41 +21,52 @@ struct run {
     enum dry_schedule schedule;
     int *owner; /* [micro-batches of the largest step] */
     int rank, ranks;
-    int stop; /* agreed */
+    int stop, tell; /* agreed */
+    double told;    /* when ranks last told each other */
 };
+
+#define TELL_SECONDS 1.0 /* at least, from one time that ranks tell each other to the next */
 
 static enum dry_stage enter(struct run *r, enum dry_stage stage)
 {
     return dry_stages_enter(r->l->stages, stage);
 }
 
-/* An error that only this rank knows of: the others wait in a collective, so all must end. */
-static enum dry_status fail(const struct run *r, int64_t step, enum dry_status status)
+/* An error that only this rank knows of so far. */
+static void say_failure(const struct run *r, int64_t step, enum dry_status status)
 {
     dry_error("rank %d failed in %s of step %lld (%s)%s", r->rank, dry_stage_name(r->l->stages->now),
               (long long)step, dry_status_name(status), r->ranks > 1 ? "; all ranks end" : "");
+}
+
+/* The same, where the others wait in a collective that this rank cannot enter: all must end. */
+static enum dry_status fail(const struct run *r, int64_t step, enum dry_status status)
+{
+    say_failure(r, step, status);
     if (r->ranks > 1)
         dry_comm_abort(r->l->comm);
     return status;
 }
 
-/* Over all ranks: is any of them asked to stop? Where ranks meet before the reduction, so here they wait for
- * the slowest. */
-static enum dry_status agree_stop(struct run *r)
+/* Where ranks meet, and wait for the slowest: is any of them asked to stop, has one failed, is it time to
+ * tell? The worst status of all is everybody's. */
+static enum dry_status meet(struct run *r, enum dry_status mine)
 {
     struct dry_loop_hooks *h = &r->l->hooks;
-    int64_t asked = h->stop ? h->stop(h->context) : 0;
+    int64_t word[] = {h->stop ? h->stop(h->context) : 0, mine, dry_clock_now() - r->told >= TELL_SECONDS};
     enum dry_status status = DRY_OK;
 
     if (r->ranks > 1)
-        status = dry_comm_max_i64(r->l->comm, &asked, 1);
-    if (!status && asked)
-        r->stop = 1;
-    return status;
+        status = dry_comm_max_i64(r->l->comm, word, sizeof word / sizeof *word);
+    if (status)
+        return status;
+    r->stop |= word[0] != 0;
+    r->tell |= word[2] != 0;
+    return (enum dry_status)word[1];
 }
 
-/* Forward and backward of this rank's micro-batches. */
-static enum dry_status compute_share(struct run *r, const struct dry_plan_step *s)
+/* Local. Forward and backward of this rank's micro-batches, up to their end on the device. */
+static enum dry_status compute_share(struct run *r, const struct dry_plan_step *s, struct dry_share *share)
 {
     struct dry_loop *l = r->l;
     enum dry_status status = r->backend->ops->sums_clear(r->backend);
@@ -63,7 +74,6 @@ static enum dry_status compute_share(struct run *r, const struct dry_plan_step *
     dry_plan_deal(s, r->ranks, r->owner);
     for (int64_t m = 0; m < s->micros && !status; m++) {
         const struct dry_batch *batch;
-        double began;
 
         if (r->owner[m] != r->rank)
             continue;
@@ -72,19 +82,37 @@ static enum dry_status compute_share(struct run *r, const struct dry_plan_step *
         if ((status = dry_loader_load(l->loader, s, m, &batch)))
             break;
         enter(r, DRY_STAGE_COPY);
-        began = dry_clock_now();
         if ((status = dry_engine_batch(l->engine, batch, 1)))
             break;
-        dry_delay("copy", began);
         enter(r, DRY_STAGE_FORWARD);
-        began = dry_clock_now();
         if ((status = dry_engine_forward(l->engine)))
             break;
         enter(r, DRY_STAGE_BACKWARD);
         status = dry_engine_backward(l->engine);
-        if (!status && dry_delay_asked("compute") && !(status = r->backend->ops->sync(r->backend)))
-            dry_delay("compute", began);
+        share->tokens += s->micro[m].useful;
+        share->padded += s->micro[m].tokens;
+        share->supervised += s->micro[m].supervised;
+        share->micros++;
     }
+    return status ? status : r->backend->ops->sync(r->backend);
+}
+
+/* Local. This rank's part of a step, before ranks meet. */
+static enum dry_status work(struct run *r, int64_t step, struct dry_plan_step *s, struct dry_share *share)
+{
+    enum dry_status status;
+
+    dry_stages_open(r->l->stages, DRY_STAGE_DATA, r->backend);
+    status = dry_plan_step(r->l->plan, step, s);
+    if (!status)
+        status = compute_share(r, s, share);
+    if (!status)
+        status = dry_stages_close(r->l->stages);
+    if (status) {
+        dry_stages_drop(r->l->stages);
+        say_failure(r, step, status);
+    }
+    enter(r, DRY_STAGE_WAIT);
     return status;
 }
 
@@ -117,22 +145,12 @@ static enum dry_status sum_over_ranks(struct run *r)
 /* Sums of all ranks in place, then the three words. */
 static enum dry_status reduce(struct run *r, int64_t words[DRY_SUMS])
 {
-    const struct dry_backend_ops *ops = r->backend->ops;
     enum dry_status status = DRY_OK;
-    double began;
 
-    enter(r, DRY_STAGE_WAIT);
-    status = ops->sync(r->backend);
-    if (!status)
-        status = agree_stop(r);
     enter(r, DRY_STAGE_REDUCE);
-    began = dry_clock_now();
-    if (!status && r->ranks > 1)
+    if (r->ranks > 1)
         status = sum_over_ranks(r);
-    if (!status)
-        status = ops->sums_read(r->backend, words);
-    dry_delay("reduce", began);
-    return status;
+    return status ? status : r->backend->ops->sums_read(r->backend, words);
 }
 
 /* The same words on all ranks, so all give the same verdict; rank 0 says it. */
@@ -182,7 +200,7 @@ static void signal_on_purpose(int64_t step)
             raise(faults[i].number);
 }
 
-static enum dry_status run_step(struct run *r, int64_t step)
+static enum dry_status run_step(struct run *r, int64_t step, struct dry_share *share)
 {
     struct dry_loop *l = r->l;
     double began = dry_clock_now();
@@ -192,12 +210,10 @@ static enum dry_status run_step(struct run *r, int64_t step)
     enum dry_status status;
 
     signal_on_purpose(step);
-    enter(r, DRY_STAGE_DATA);
-    status = dry_plan_step(l->plan, step, &s);
-    if (!status)
-        status = compute_share(r, &s);
-    if (!status)
-        status = reduce(r, words);
+    status = meet(r, work(r, step, &s, share));
+    if (status)
+        return status;
+    status = reduce(r, words);
     if (status)
         return fail(r, step, status);
     status = check_words(r, step, words);
@@ -235,6 +251,7 @@ static enum dry_status validate(struct run *r, int64_t step)
     enum dry_status status;
 
     enter(r, DRY_STAGE_VALIDATION);
+    r->tell = 1;
     if (dry_fault_at("sigterm-validation", step))
         raise(SIGTERM);
     status = dry_evaluate(l->comm, l->engine, l->validation_plan, l->validation_loader, l->hooks.stop,
@@ -274,6 +291,7 @@ static enum dry_status save(struct run *r, int64_t step, enum dry_loop_why why)
     if (!l->hooks.checkpoint)
         return DRY_OK;
     enter(r, DRY_STAGE_CHECKPOINT);
+    r->tell = 1;
     status = l->hooks.checkpoint(l->hooks.context, l, step, why);
     if (status == DRY_ERR_IO && why == DRY_WHY_INTERVAL) {
         if (r->rank == 0)
@@ -298,6 +316,7 @@ static enum dry_status after_step(struct run *r, int64_t step)
     struct dry_loop *l = r->l;
     enum dry_status status = DRY_OK;
 
+    r->stop |= step == l->stop_after;
     if (r->stop && step == l->last_step && !validation_due(l, step))
         r->stop = 0; /* all is done: end instead of being started once more */
     if (!r->stop && validation_due(l, step))
@@ -313,14 +332,30 @@ static enum dry_status after_step(struct run *r, int64_t step)
     return DRY_OK;
 }
 
+/* Closes the account of a step; 0: of what came before the first. */
+static enum dry_status account(struct run *r, int64_t step, const struct dry_share *share)
+{
+    struct dry_loop_hooks *h = &r->l->hooks;
+    int tell = r->tell;
+
+    enter(r, DRY_STAGE_UNEXPLAINED);
+    r->tell = 0;
+    if (tell)
+        r->told = dry_clock_now();
+    return h->account ? h->account(h->context, step, share, tell) : DRY_OK;
+}
+
 /* Before the first step: a stop that came during start-up, and a validation that an earlier stop left undone.
  */
 static enum dry_status before_steps(struct run *r)
 {
     struct dry_loop *l = r->l;
     int64_t done = l->first_step - 1;
-    enum dry_status status = agree_stop(r);
+    enum dry_status status = account(r, 0, &(struct dry_share){0});
 
+    if (!status)
+        status = meet(r, DRY_OK);
+    r->stop |= l->stop_after > 0 && done >= l->stop_after;
     if (status || r->stop || !validation_due(l, done))
         return status;
     status = validate(r, done);
@@ -336,6 +371,7 @@ enum dry_status dry_loop_run(struct dry_loop *l)
         .backend = dry_engine_backend(l->engine),
         .rank = dry_comm_rank(l->comm),
         .ranks = dry_comm_size(l->comm),
+        .tell = 1,
     };
     struct dry_plan_bounds bounds;
     enum dry_status status = dry_plan_bounds(l->plan, &bounds);
@@ -351,9 +387,13 @@ enum dry_status dry_loop_run(struct dry_loop *l)
     if (!status)
         status = before_steps(&r);
     for (int64_t step = l->first_step; step <= l->last_step && !status && !r.stop; step++) {
-        status = run_step(&r, step);
+        struct dry_share share = {0};
+
+        status = run_step(&r, step, &share);
         if (!status)
             status = after_step(&r, step);
+        if (!status)
+            status = account(&r, step, &share);
     }
     enter(&r, DRY_STAGE_UNEXPLAINED);
     dry_free(r.owner);

@@ -28,6 +28,11 @@ struct dry_validation_report {
     int best; /* lowest so far (of equal ones the first) */
 };
 
+/* What this rank had of a step. */
+struct dry_share {
+    int64_t tokens, padded, supervised, micros; /* useful tokens, with padding, labels, micro-batches */
+};
+
 enum dry_loop_why { DRY_WHY_INTERVAL, DRY_WHY_STOP, DRY_WHY_END };
 
 /* Called by the loop; context first. Collective: all ranks call them at the same step. NULL entries are
@@ -43,6 +48,10 @@ struct dry_loop_hooks {
      * interval is not the end of the run: the older checkpoint is there, and the next one may succeed. */
     enum dry_status (*checkpoint)(void *context, const struct dry_loop *l, int64_t step,
                                   enum dry_loop_why why);
+    /* The account of a step, with what followed it, can be closed: what comes now counts for the next one.
+     * Step 0: before the first step. Local, but Collective with gather non-zero, which comes about once a
+     * second and after what takes longer: ranks may then tell each other what they have. */
+    enum dry_status (*account)(void *context, int64_t step, const struct dry_share *share, int gather);
     /* Local: non-zero when this rank was asked to stop (a signal); the loop agrees over ranks. */
     int (*stop)(void *context);
 };
@@ -56,8 +65,9 @@ struct dry_loop {
     struct dry_loader *loader;
     struct dry_plan *validation_plan; /* NULL: none */
     struct dry_loader *validation_loader;
-    int64_t first_step;                               /* 1, or after the checkpoint resumed from */
-    int64_t last_step;                                /* contract->steps */
+    int64_t first_step; /* 1, or after the checkpoint resumed from */
+    int64_t last_step;  /* contract->steps */
+    int64_t stop_after; /* ends after this step as if asked to stop; 0: does not */
     int64_t checkpoint_interval, validation_interval; /* 0: only at the end */
     double rate_factor;                               /* product of accepted batch changes; 1: none */
     int64_t update_offset;                            /* updates made = step + this */
@@ -70,14 +80,15 @@ struct dry_loop {
 };
 
 /* Collective. Runs steps first_step..last_step; a validation that a stop left undone is done first. OK;
- * STOPPED: asked to stop, and a checkpoint of all steps done is written; or an error. An error that one rank
- * meets inside a step is logged with rank, stage and step and ends all ranks (dry_comm_abort): the others
- * wait in a collective. */
+ * STOPPED: asked to stop, and a checkpoint of all steps done is written; or an error, the same on all
+ * ranks. An error that one rank meets inside a step is logged with rank, stage and step, and told to the
+ * others where they meet before the reduction. Only a rank that fails between there and the step's end, where
+ * the others wait in a collective of their own, ends all ranks of the job (dry_comm_abort). */
 enum dry_status dry_loop_run(struct dry_loop *l);
 
 /* Collective. Mean loss over a whole plan (its micro-batches dealt to the ranks) with the engine's adapter as
  * enabled. Uses the backend's sums. stop (with context): asked at each step of the plan, over all ranks; may
- * be NULL. STOPPED: no result. Failing on one rank ends all, as in the loop. */
+ * be NULL. STOPPED: no result. An error of one rank, logged with its number, is the result on all. */
 enum dry_status dry_evaluate(struct dry_comm *comm, struct dry_engine *engine, struct dry_plan *plan,
                              struct dry_loader *loader, int (*stop)(void *context), void *context,
                              double *loss, int64_t *supervised);
