@@ -74,6 +74,7 @@ static enum dry_status compute_share(struct run *r, const struct dry_plan_step *
     dry_plan_deal(s, r->ranks, r->owner);
     for (int64_t m = 0; m < s->micros && !status; m++) {
         const struct dry_batch *batch;
+        double began;
 
         if (r->owner[m] != r->rank)
             continue;
@@ -82,13 +83,18 @@ static enum dry_status compute_share(struct run *r, const struct dry_plan_step *
         if ((status = dry_loader_load(l->loader, s, m, &batch)))
             break;
         enter(r, DRY_STAGE_COPY);
+        began = dry_clock_now();
         if ((status = dry_engine_batch(l->engine, batch, 1)))
             break;
+        dry_delay("copy", began);
         enter(r, DRY_STAGE_FORWARD);
+        began = dry_clock_now();
         if ((status = dry_engine_forward(l->engine)))
             break;
         enter(r, DRY_STAGE_BACKWARD);
         status = dry_engine_backward(l->engine);
+        if (!status && dry_delay_asked("compute") && !(status = r->backend->ops->sync(r->backend)))
+            dry_delay("compute", began);
         share->tokens += s->micro[m].useful;
         share->padded += s->micro[m].tokens;
         share->supervised += s->micro[m].supervised;
@@ -146,11 +152,16 @@ static enum dry_status sum_over_ranks(struct run *r)
 static enum dry_status reduce(struct run *r, int64_t words[DRY_SUMS])
 {
     enum dry_status status = DRY_OK;
+    double began;
 
     enter(r, DRY_STAGE_REDUCE);
+    began = dry_clock_now();
     if (r->ranks > 1)
         status = sum_over_ranks(r);
-    return status ? status : r->backend->ops->sums_read(r->backend, words);
+    if (!status)
+        status = r->backend->ops->sums_read(r->backend, words);
+    dry_delay("reduce", began);
+    return status;
 }
 
 /* The same words on all ranks, so all give the same verdict; rank 0 says it. */
