@@ -49,6 +49,7 @@ struct dry_history_validation {
 struct dry_history_sample {
     double at; /* seconds since the start's process began, on the rank's own clock */
     int start, rank, index;
+    int host; /* number of the host, in the order in which the files name them */
     int64_t step;
     enum dry_stage stage;
     double busy; /* utilization.gpu, or the process's share of one core; percent */
@@ -56,12 +57,14 @@ struct dry_history_sample {
     uint64_t throttle;                                     /* reasons, NVML's bits; 0 none */
     double pcie_in, pcie_out, nvlink_in, nvlink_out;       /* bytes a second */
     double read, written;                                  /* process: bytes a second from and to storage */
+    double energy; /* joules that the GPU has used since its driver was loaded */
 };
 
 struct dry_history {
     char *folder;
-    json_t *run;       /* run.json */
-    int starts, ranks; /* of the latest start */
+    json_t *run; /* run.json */
+    int starts;  /* made so far */
+    int ranks;   /* of the latest start */
     struct dry_history_row *row;
     size_t rows;
     struct dry_history_step *step;
