@@ -23,6 +23,9 @@ void dry_comm_finish(struct dry_comm *world);
 enum dry_status dry_comm_split(struct dry_comm *c, int color, struct dry_comm **part);
 void dry_comm_destroy(struct dry_comm *part);
 
+/* Local. "Open MPI v4.1.4". */
+void dry_comm_library(char *text, size_t size);
+
 int dry_comm_rank(const struct dry_comm *c);
 int dry_comm_size(const struct dry_comm *c);
 int dry_comm_local_rank(const struct dry_comm *c); /* among the ranks of this host */

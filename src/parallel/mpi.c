@@ -150,6 +150,16 @@ void dry_comm_destroy(struct dry_comm *part)
     dry_free(part);
 }
 
+void dry_comm_library(char *text, size_t size)
+{
+    char version[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+    int length;
+
+    must(MPI_Get_library_version(version, &length), "MPI_Get_library_version");
+    version[strcspn(version, ",\n")] = 0; /* what follows tells of its build */
+    snprintf(text, size, "%s", version);
+}
+
 int dry_comm_rank(const struct dry_comm *c)
 {
     return c->rank;

@@ -272,6 +272,12 @@ struct dry_backend *dry_engine_backend(struct dry_engine *e)
     return e->backend;
 }
 
+void *dry_engine_arena(struct dry_engine *e, size_t *bytes)
+{
+    *bytes = e->slots.arena;
+    return e->arena;
+}
+
 /* Where a buffer lies; layers below the lowest adapted one share the first copy, and all do where there is
  * one. */
 static void *at(const struct dry_engine *e, enum slot slot, int64_t layer)

@@ -38,6 +38,8 @@ enum dry_status dry_engine_create(struct dry_backend *backend, const struct dry_
                                   struct dry_engine **e);
 void dry_engine_destroy(struct dry_engine *e);
 struct dry_backend *dry_engine_backend(struct dry_engine *e);
+/* Local. The arena between micro-batches, when nothing in it is needed: memory of the backend's kind. */
+void *dry_engine_arena(struct dry_engine *e, size_t *bytes);
 
 /* Local. Takes the micro-batch that the calls below work on; dropout 0: none (evaluation). Borrowed only for
  * the call. */
