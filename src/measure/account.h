@@ -19,17 +19,19 @@ struct dry_account {
     int ranks;
     int64_t first, last, steps;          /* steps counted */
     double wall;                         /* seconds of the counted rows, of the rank with most */
-    double step_seconds;                 /* wall over steps; 0 without a step */
+    double stepping;                     /* the same of rows of steps alone, without start and end */
+    double step_seconds;                 /* stepping over steps; 0 without a step */
     struct dry_spread stage[DRY_STAGES]; /* seconds over all counted rows */
     double busy_least, busy_most;        /* forward + backward of the ranks with least and most */
     int busy_most_rank;                  /* who computes longest: the one that others wait for */
     double tokens, padded, supervised;   /* of all ranks */
     double micros, micros_most;          /* micro-batches of all ranks; of the rank with most */
     double unexplained;                  /* share of wall, of the rank where it is worst */
-    double tokens_per_second, supervised_per_second;
-    double flops_per_second;  /* by the LoRA count, of all ranks; 0: not known */
+    double tokens_per_second, supervised_per_second; /* over stepping; 0 without a step */
+    double flops_per_second;  /* by the LoRA count, of all ranks, over stepping; 0: not known */
     double matrix_per_second; /* what products of the run's own shapes reach, of all ranks; 0: not known */
     double energy;            /* joules of all GPUs over the counted time; NAN: not known */
+    double step_energy;       /* the same over the time of the steps alone */
 };
 
 /* Which rows count. */
