@@ -165,30 +165,21 @@ static void spread_ranks(const struct rank_sum *sum, double *value, struct dry_a
 
 /* ---- rates ---- */
 
-/* Operations of training by LoRA, for each useful token: 4 for each value of the base's matrices (forward,
- * and the gradient of the activations: frozen weights get none), 6 for each value of the adapter, and causal
- * attention: 6 times its width times the mean of the tokens' context, sum of squared lengths over tokens. The
- * numbers are in run.json; 0 when they are not. */
-static double token_flops(const json_t *run)
-{
-    const json_t *m = json_object_get(run, "model");
-    double matrix = json_number_value(json_object_get(m, "matrix_parameters"));
-    double adapter = json_number_value(json_object_get(m, "adapter_parameters"));
-    double width = json_number_value(json_object_get(m, "attention_width"));
-    double context = json_number_value(json_object_get(m, "squares_per_token"));
-
-    return matrix > 0 ? 4 * matrix + 6 * adapter + 6 * width * context : 0;
-}
-
+/* Rates come from run.json: what a useful token costs by the LoRA count, and of each rank the rate of
+ * products. Both are 0 where an older run did not tell. */
 static void add_rates(const struct dry_history *h, struct dry_account *a)
 {
+    const json_t *matrix = json_object_get(h->run, "matrix");
+
     if (a->steps > 0 && a->stepping > 0) {
         a->step_seconds = a->stepping / (double)a->steps;
         a->tokens_per_second = a->tokens / a->stepping;
         a->supervised_per_second = a->supervised / a->stepping;
-        a->flops_per_second = token_flops(h->run) * a->tokens_per_second;
+        a->flops_per_second =
+            json_number_value(json_object_get(h->run, "flops_per_token")) * a->tokens_per_second;
     }
-    a->matrix_per_second = json_number_value(json_object_get(h->run, "matrix")) * a->ranks;
+    for (size_t i = 0; i < json_array_size(matrix); i++)
+        a->matrix_per_second += json_number_value(json_array_get(matrix, i));
 }
 
 /* ---- energy ---- */
