@@ -15,6 +15,7 @@
 #include "cuda/attention.h"
 #include "cuda/cudnn_graph.h"
 
+#include "base/fault.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/number.h"
@@ -175,10 +176,13 @@ static enum dry_status check_cudnn(const struct dry_cuda *c, cudnnStatus_t e, co
 {
     char words[512] = "";
 
+    if (c->faults && dry_fault("cudnn"))
+        e = CUDNN_STATUS_EXECUTION_FAILED;
     if (!e)
         return DRY_OK;
     cudnnGetLastErrorString(words, sizeof words);
-    dry_error("GPU %d: %s failed: %s: %s", c->device, call, cudnnGetErrorString(e), words);
+    dry_error("GPU %d: %s failed: %s: %s; CUDA's last error: %s", c->device, call, cudnnGetErrorString(e),
+              words, dry_cuda_pending());
     return e == CUDNN_STATUS_ALLOC_FAILED ? DRY_ERR_MEMORY : DRY_ERR_DEVICE;
 }
 
@@ -474,6 +478,7 @@ static enum dry_status run(struct dry_cuda *c, const struct dry_cuda_attention_g
     struct dry_cuda_attention *a = c->attention;
     const struct tier *t = &a->tier[g->tier];
     float scale = k->scale, nothing = -INFINITY, one = 1;
+    enum dry_status status = DRY_OK;
     int64_t heads = t->kv_heads * (k->heads / k->kv_heads), step = round_up(t->places + 1, ALIGNED_WORDS);
     int32_t *length = c->sequences + g->words, *at = length + round_up(t->places, ALIGNED_WORDS);
     const struct pair *pair = &t->pair[g->dense ? DENSE : RAGGED];
@@ -481,7 +486,7 @@ static enum dry_status run(struct dry_cuda *c, const struct dry_cuda_attention_g
     char *workspace = c->attention_workspace;
     void *scratch = workspace + round_up(t->places * heads * t->longest * (int64_t)sizeof(float), ALIGNMENT);
 
-    for (int64_t i = 0; i < t->calls; i++) {
+    for (int64_t i = 0; i < t->calls && !status; i++) {
         int64_t q = row * k->pitch + i * heads * k->dim, o = row * k->pitch_o + i * heads * k->dim;
         int64_t kv = row * k->pitch + (k->heads + i * t->kv_heads) * k->dim, v = kv + k->kv_heads * k->dim;
         void *tensor[DRY_CUDNN_BACKWARD] = {
@@ -508,10 +513,9 @@ static enum dry_status run(struct dry_cuda *c, const struct dry_cuda_attention_g
         }
         e = dry_cudnn_plan_run(a->handle, backward ? pair->backward : pair->forward, tensor,
                                backward ? scratch : workspace);
-        if (e)
-            return check_cudnn(c, e, backward ? "cuDNN attention, backward," : "cuDNN attention, forward,");
+        status = check_cudnn(c, e, backward ? "cuDNN attention, backward," : "cuDNN attention, forward,");
     }
-    return DRY_OK;
+    return status;
 }
 
 enum dry_status dry_cuda_fused_forward(struct dry_cuda *c, const struct dry_cuda_attention_group *g,

@@ -8,14 +8,18 @@
 #include "cuda/cuda.h"
 #include "cuda/entry.h"
 #include "cuda/rotary.h"
+#include "cuda/stray.h"
 
+#include "base/fault.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "compute/dropout.h"
 
 #include <assert.h>
 #include <math.h>
+#include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -34,15 +38,58 @@ static int visible_devices(void)
     return n;
 }
 
+/* Why CUDA finds no device: its own sentence, or which driver is missing. */
+static void why_none(cudaError_t e, char *text, size_t bytes)
+{
+    int driver = 0, runtime = 0;
+
+    if (e == cudaErrorInsufficientDriver && !cudaDriverGetVersion(&driver) && driver > 0 &&
+        !cudaRuntimeGetVersion(&runtime))
+        snprintf(text, bytes,
+                 "the driver is for CUDA %d.%d and this build for %d.%d; update the driver, or build with "
+                 "the older "
+                 "toolkit",
+                 driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
+    else
+        snprintf(text, bytes, "%s; nvidia-smi shows whether there is one", cudaGetErrorString(e));
+}
+
+/* A GPU that is there and cannot be used is no reason to compute on the CPU without a word. */
+static void warn_unusable(int n, cudaError_t e)
+{
+    static atomic_flag said = ATOMIC_FLAG_INIT;
+    int driver = 0;
+    char why[256];
+
+    if (n == 0 &&
+        (e == cudaSuccess || e == cudaErrorNoDevice || cudaDriverGetVersion(&driver) || driver == 0))
+        return; /* there is none */
+    if (atomic_flag_test_and_set(&said))
+        return;
+    if (n > 0)
+        dry_warn("no GPU of this host has compute capability 8.0 or newer (bfloat16): computing on the CPU");
+    else {
+        why_none(e, why, sizeof why);
+        dry_warn("no GPU can be used: %s: computing on the CPU", why);
+    }
+}
+
 int dry_cuda_usable(void)
 {
-    int n = visible_devices(), usable = 0;
+    int n = 0, usable = 0;
+    cudaError_t e = cudaGetDeviceCount(&n);
 
+    if (e) {
+        (void)cudaGetLastError();
+        n = 0;
+    }
     for (int i = 0; i < n; i++) {
         int major = 0;
         if (cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, i) == cudaSuccess)
             usable += major >= LEAST_MAJOR;
     }
+    if (usable == 0)
+        warn_unusable(n, e);
     return usable;
 }
 
@@ -53,9 +100,10 @@ static enum dry_status look_at(int index, struct cudaDeviceProp *p)
     cudaError_t e = cudaGetDeviceCount(&n);
 
     if (e) {
-        dry_error("no GPU can be used on this host: %s; nvidia-smi shows whether there is one, --backend cpu "
-                  "needs none",
-                  cudaGetErrorString(e));
+        char why[256];
+
+        why_none(e, why, sizeof why);
+        dry_error("no GPU can be used on this host: %s; --backend cpu needs none", why);
         (void)cudaGetLastError();
         return DRY_ERR_DEVICE;
     }
@@ -130,6 +178,7 @@ static enum dry_status cuda_create(const struct dry_backend_options *o, struct d
     c->options = *o;
     c->device = o->device;
     c->sms = p.multiProcessorCount;
+    c->faults = getenv("DRY_FAULT") != NULL;
     c->enabled = 1;
     describe(c, &p);
     *b = &c->backend;
@@ -140,7 +189,7 @@ static enum dry_status cuda_create(const struct dry_backend_options *o, struct d
     for (int i = 0; i < 2 && !status; i++)
         status = dry_cuda_check(c, cudaEventCreateWithFlags(&c->staged[i], cudaEventDisableTiming),
                                 "cudaEventCreate");
-    return status;
+    return status ? status : dry_cuda_marks_create(c);
 }
 
 /* What fails here has been said where it failed. */
@@ -152,6 +201,7 @@ static void cuda_destroy(struct dry_backend *b)
         return;
     if (c->stream)
         (void)cudaStreamSynchronize(c->stream);
+    dry_cuda_marks_destroy(c);
     dry_cuda_attention_destroy(c);
     dry_cuda_linear_destroy(c);
     dry_cuda_gemm_destroy(c);
@@ -369,6 +419,8 @@ static enum dry_status cuda_batch(struct dry_backend *b, const struct dry_batch 
                             cudaMemcpyAsync(c->batch_block, staged(c, c->batch_block), c->batch_bytes,
                                             cudaMemcpyHostToDevice, c->stream),
                             "cudaMemcpyAsync");
+    if (!status && c->faults && dry_fault("stray"))
+        status = dry_cuda_check(c, dry_cuda_stray_launch(c->stream), "stray");
     return status ? status
                   : dry_cuda_check(c, cudaEventRecord(c->staged[c->half], c->stream), "cudaEventRecord");
 }
@@ -385,6 +437,7 @@ static enum dry_status cuda_sums_clear(struct dry_backend *b)
 static enum dry_status cuda_sync(struct dry_backend *b)
 {
     struct dry_cuda *c = dry_cuda_of(b);
+    enum dry_status status = dry_cuda_marks_end(c);
 
     return dry_cuda_check(c, cudaStreamSynchronize(c->stream), "a kernel or copy before");
 }
@@ -531,3 +584,5 @@ const struct dry_backend_ops dry_cuda_ops = {
     .get = cuda_get,
     .sync = cuda_sync,
 };
+    .mark = dry_cuda_mark,
+    .marks = dry_cuda_marks_read,

@@ -48,6 +48,7 @@ struct dry_cuda_member {
 struct dry_cuda_gemm;      /* gemm.c: cuBLASLt handle, workspace, algorithms by shape */
 struct dry_cuda_linear;    /* linear.c: kernels of the thin products by width, table of adapter copies; NULL
                               without adapter */
+struct dry_cuda_marks;     /* marks.c */
 struct dry_cuda_attention; /* attention_*.c: plans by shape; NULL where the own kernel is used */
 
 struct dry_cuda {
@@ -55,6 +56,7 @@ struct dry_cuda {
     struct dry_backend_options options;
     char description[480];
     int device, sms;
+    int faults; /* DRY_FAULT is set: checks ask whether they are to fail */
     cudaStream_t stream;
 
     const struct dry_base *base;
@@ -109,6 +111,7 @@ struct dry_cuda {
     struct dry_cuda_linear *linear;
     struct dry_cuda_attention *attention;
 };
+    struct dry_cuda_marks *marks;
 
 static inline struct dry_cuda *dry_cuda_of(struct dry_backend *b)
 {
@@ -135,6 +138,17 @@ enum dry_status dry_cuda_layout(struct dry_cuda *c, size_t *weights, size_t *sta
 /* memory.c. Device memory that is zero; NULL: said what it was for. */
 void *dry_cuda_alloc(struct dry_cuda *c, size_t bytes, const char *what);
 /* weights.c. The base's tensors to bfloat16 in place on the device, through pinned staging, several host
+/* check.c. Local. What CUDA's own last error says, which the libraries' errors hide; "none". */
+const char *dry_cuda_pending(void);
+
+/* marks.c. Local. Events and list, made before step 1. */
+enum dry_status dry_cuda_marks_create(struct dry_cuda *c);
+void dry_cuda_marks_destroy(struct dry_cuda *c);
+/* marks.c. Local. Ends the last mark's span here in the stream: before a sync. */
+enum dry_status dry_cuda_marks_end(struct dry_cuda *c);
+/* marks.c. As mark and marks in compute/backend.h. */
+void dry_cuda_mark(struct dry_backend *b, int kind);
+enum dry_status dry_cuda_marks_read(struct dry_backend *b, struct dry_mark *mark, int room, int *count);
  * threads. */
 enum dry_status dry_cuda_fill_weights(struct dry_cuda *c);
 /* groups.c. The pad of an adapter's buffers: elements behind every row. */

@@ -163,10 +163,16 @@ void *dry_cuda_alloc(struct dry_cuda *c, size_t bytes, const char *what)
     cudaError_t e = cudaMalloc(&p, bytes);
 
     if (e == cudaErrorMemoryAllocation) {
-        dry_error("GPU %d: no room for %s, %zu bytes; another program may hold some of its memory, or use a "
-                  "smaller "
-                  "--micro-batch-tokens",
-                  c->device, what, bytes);
+        size_t left = 0, all = 0;
+        const double gib = 1 << 30;
+
+        (void)cudaMemGetInfo(&left, &all);
+        dry_error(
+            "GPU %d: no room for %s: %.2f GiB are needed, %.2f of its %.2f are left, the rest is taken by "
+            "what "
+            "runs there (nvidia-smi lists it); wait for it, take another card by --devices, or use a smaller "
+            "--micro-batch-tokens",
+            c->device, what, (double)bytes / gib, (double)left / gib, (double)all / gib);
         (void)cudaGetLastError();
         return NULL;
     }

@@ -11,17 +11,20 @@
 #include "cuda/entry.h"
 
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/log.h"
 #include "base/memory.h"
 
 #include <nccl.h>
+#include <stdlib.h>
 #include <time.h>
 
 enum { PIECE = 1 << 30 }; /* values of one call */
 
-/* Seconds that a rank may be late: at the start others may still load their base, in a sum they are all
- * there. */
-static const double start_deadline = 300, sum_deadline = 60;
+/* Seconds that a rank may be late.  Ranks have met over MPI just before, so they all are there: what takes
+ * time is the start of NCCL's threads, connections (some only in the first sum) and kernels, and the sum's
+ * bytes over the slowest network that is worth using. */
+static const double start_deadline = 120, sum_deadline = 8, slowest_bytes = 50e6;
 
 struct nccl {
     struct dry_device_comm comm; /* first */
@@ -29,6 +32,7 @@ struct nccl {
     ncclComm_t nccl;
     cudaStream_t stream;
     cudaEvent_t done;
+    int summed; /* once */
     int broken;
 };
 
@@ -54,6 +58,26 @@ static enum dry_status fail(struct nccl *n, ncclResult_t r, const char *call)
     return DRY_ERR_COMM;
 }
 
+static enum dry_status late(struct nccl *n, double deadline, const char *call)
+{
+    dry_error("GPU %d: %s: another rank did not come within %.0f seconds: it is gone or hangs, or the "
+              "network between "
+              "the GPUs fails; NCCL_DEBUG=WARN shows what NCCL saw",
+              n->device.device, call, deadline);
+    n->broken = 1;
+    return DRY_ERR_COMM;
+}
+
+/* What the communicator says of itself: it was told of errors of the network and of other ranks. */
+static ncclResult_t state(struct nccl *n)
+{
+    ncclResult_t async = ncclSuccess, r = ncclCommGetAsyncError(n->nccl, &async);
+
+    if (n->device.faults && dry_fault("nccl"))
+        return ncclRemoteError;
+    return r ? r : async;
+}
+
 /* Until the communicator has done what was begun. */
 static enum dry_status settle(struct nccl *n, ncclResult_t r, double deadline, const char *call)
 {
@@ -61,15 +85,10 @@ static enum dry_status settle(struct nccl *n, ncclResult_t r, double deadline, c
 
     while (r == ncclInProgress) {
         double waited = dry_clock_now() - began;
-        if (waited > deadline) {
-            dry_error("GPU %d: %s: another rank did not come within %.0f seconds", n->device.device, call,
-                      deadline);
-            n->broken = 1;
-            return DRY_ERR_COMM;
-        }
+        if (waited > deadline)
+            return late(n, deadline, call);
         pause_briefly(waited);
-        if (ncclCommGetAsyncError(n->nccl, &r) != ncclSuccess)
-            break;
+        r = state(n);
     }
     return r == ncclSuccess ? DRY_OK : fail(n, r, call);
 }
@@ -107,6 +126,7 @@ static enum dry_status nccl_create(struct dry_comm *c, int device, struct dry_de
     if (n) {
         n->comm.ops = &dry_nccl_ops;
         n->device.device = device;
+        n->device.faults = getenv("DRY_FAULT") != NULL;
         status = dry_cuda_check(&n->device, cudaSetDevice(device), "cudaSetDevice");
     }
     if (!status)
@@ -124,7 +144,8 @@ static enum dry_status nccl_create(struct dry_comm *c, int device, struct dry_de
         config.blocking = 0;
         r = ncclCommInitRankConfig(&n->nccl, dry_comm_size(c), id, dry_comm_rank(c), &config);
         status = settle(n, r, start_deadline, "ncclCommInitRank");
-        status = dry_comm_agree(c, status);
+        if (status)
+            dry_comm_abort(c); /* the others wait inside of NCCL, not for an agreement */
     }
     if (status) {
         if (n)
@@ -137,28 +158,24 @@ static enum dry_status nccl_create(struct dry_comm *c, int device, struct dry_de
 
 /* Until the stream has come to the event; errors of the network show in the communicator, not in the stream.
  */
-static enum dry_status wait_for(struct nccl *n)
+static enum dry_status wait_for(struct nccl *n, double deadline)
 {
     double began = dry_clock_now();
 
     for (;;) {
         cudaError_t e = cudaEventQuery(n->done);
-        ncclResult_t r = ncclSuccess;
+        ncclResult_t r = state(n);
         double waited = dry_clock_now() - began;
+        if (r != ncclSuccess && r != ncclInProgress)
+            return fail(n, r, "ncclAllReduce");
         if (e == cudaSuccess)
             return DRY_OK;
         if (e != cudaErrorNotReady) {
             n->broken = 1;
             return dry_cuda_check(&n->device, e, "the sum over GPUs");
         }
-        if (ncclCommGetAsyncError(n->nccl, &r) != ncclSuccess || (r != ncclSuccess && r != ncclInProgress))
-            return fail(n, r, "ncclAllReduce");
-        if (waited > sum_deadline) {
-            dry_error("GPU %d: ncclAllReduce: another rank did not come within %.0f seconds",
-                      n->device.device, sum_deadline);
-            n->broken = 1;
-            return DRY_ERR_COMM;
-        }
+        if (waited > deadline)
+            return late(n, deadline, "ncclAllReduce");
         pause_briefly(waited);
     }
 }
@@ -166,18 +183,21 @@ static enum dry_status wait_for(struct nccl *n)
 static enum dry_status nccl_sum_i64(struct dry_device_comm *d, int64_t *block, size_t count)
 {
     struct nccl *n = nccl_of(d);
+    double deadline =
+        (n->summed ? sum_deadline : start_deadline) + (double)count * sizeof *block / slowest_bytes;
     enum dry_status status = DRY_OK;
 
     for (size_t done = 0; done < count && !status; done += PIECE) {
         size_t piece = count - done < PIECE ? count - done : PIECE;
         ncclResult_t r =
             ncclAllReduce(block + done, block + done, piece, ncclInt64, ncclSum, n->nccl, n->stream);
-        status = settle(n, r, sum_deadline, "ncclAllReduce");
+        status = settle(n, r, deadline, "ncclAllReduce");
     }
     if (!status)
         status = dry_cuda_check(&n->device, cudaEventRecord(n->done, n->stream), "cudaEventRecord");
     if (!status)
-        status = wait_for(n);
+        status = wait_for(n, deadline);
+    n->summed = 1;
     if (status && n->nccl) {
         (void)ncclCommAbort(n->nccl); /* what still runs would hold the GPU */
         n->nccl = NULL;

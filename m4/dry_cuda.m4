@@ -38,7 +38,7 @@ AS_IF([test "x$with_cuda" = xno],
        [-lnccl])])])
 AS_IF([test $dry_have_cuda = yes],
   [AC_DEFINE([DRY_HAVE_CUDA], [1], [1: the CUDA backend is built])
-   CUDA_LIBS="$CUDA_LIBS -lstdc++"])
+   CUDA_LIBS="$CUDA_LIBS -lstdc++ -ldl"])
 AS_IF([test $dry_have_nccl = yes], [AC_DEFINE([DRY_HAVE_NCCL], [1], [1: sums over GPUs by NCCL are built])])
 AC_SUBST([CUDA_CFLAGS])
 AC_SUBST([CUDA_LIBS])

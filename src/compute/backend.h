@@ -183,7 +183,8 @@ struct dry_backend_ops {
      * Both are NULL where a call returns when its work is done (cpu). */
     void (*mark)(struct dry_backend *b, int kind);
     /* After sync: the kinds since the marks were last read and the device's time from each to the next mark,
-     * of the last to the sync; at most `room` (the last one takes what is over). *count: how many. */
+     * of the last to the sync; at most `room`: what is over is added to the last ones of its kind. *count: how
+     * many. DEVICE when an event could not be noted. */
     enum dry_status (*marks)(struct dry_backend *b, struct dry_mark *mark, int room, int *count);
 };
 
