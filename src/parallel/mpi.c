@@ -80,6 +80,38 @@ static void describe(struct dry_comm *c)
     must(MPI_Comm_free(&host), "MPI_Comm_free");
 }
 
+/* Local. A launcher that this MPI does not understand starts N programs that each believe to be alone; they
+ * would write over each other. */
+static enum dry_status check_launcher(const struct dry_comm *c)
+{
+    static const struct {
+        const char *variable, *launcher, *remedy;
+    } launchers[] = {
+        {"OMPI_COMM_WORLD_SIZE", "Open MPI's mpirun",
+         "start it by the mpirun of the MPI that drydock was built with"},
+        {"SLURM_STEP_NUM_TASKS", "srun",
+         "srun --mpi=list shows what Slurm has: give --mpi=pmix (or pmi2, for an MPI built for that), or "
+         "start by "
+         "mpirun inside the job"},
+        {"PMI_SIZE", "a launcher of the PMI kind, such as MPICH's mpiexec",
+         "start it by the mpirun of the MPI that drydock was built with"},
+    };
+
+    /* the innermost launcher decides: mpirun inside of srun's step sets its own */
+    for (size_t i = 0; c->size == 1 && i < sizeof launchers / sizeof *launchers; i++) {
+        const char *told = getenv(launchers[i].variable);
+
+        if (!told)
+            continue;
+        if (atoi(told) <= 1)
+            return DRY_OK;
+        dry_error("%s started %s ranks, but MPI sees this one only; %s", launchers[i].launcher, told,
+                  launchers[i].remedy);
+        return DRY_ERR_COMM;
+    }
+    return DRY_OK;
+}
+
 enum dry_status dry_comm_start(int *argc, char ***argv, struct dry_comm **world)
 {
     int started, level;
@@ -105,7 +137,7 @@ enum dry_status dry_comm_start(int *argc, char ***argv, struct dry_comm **world)
     c->seat = c->local_rank;
     dry_log_set_rank(c->rank, c->size);
     *world = c;
-    return DRY_OK;
+    return check_launcher(c);
 }
 
 void dry_comm_finish(struct dry_comm *world)
