@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/number.h"
+#include "measure/machine.h"
 #include "state/peft.h"
 
 #include <math.h>
@@ -139,6 +140,8 @@ static enum dry_status set_up_data(struct dry_finetune *f)
     }
     if (!status)
         status = dry_setup_tokenizer(call, &f->dir, &f->tokenizer);
+    if (!status && f->rank == 0) /* before anything reads it */
+        f->resident = dry_machine_resident(f->dir);
     if (!status) /* before the records are tokenised: a base that is refused is refused at once */
         status = dry_setup_base(call, f->dir, &f->base);
     if (!status)
@@ -227,167 +230,10 @@ static enum dry_status set_up_engine(struct dry_finetune *f)
     if (!status)
         status = dry_setup_device_comm(f->call, f->backend->ops, &f->device_comm);
     if (!status)
+        status = dry_finetune_machine(f, &limits);
+    if (!status)
         status = dry_comm_agree(f->comm, f->backend->ops->state_set(f->backend, f->values, f->m, f->v));
     return status;
-}
-
-/* Local, rank 0. "step 3 has 4 micro-batches, accumulation 1 to 2": how a step's micro-batches fall to the
- * ranks. */
-static enum dry_status share_text(struct dry_finetune *f, int64_t step, int *owner, int64_t *share,
-                                  char text[128])
-{
-    struct dry_plan_step s;
-    int64_t least, most;
-    size_t n;
-    enum dry_status status = dry_plan_step(f->plan, step, &s);
-
-    if (status)
-        return status;
-    memset(share, 0, (size_t)f->ranks * sizeof *share);
-    dry_plan_deal(&s, f->ranks, owner);
-    for (int64_t m = 0; m < s.micros; m++)
-        share[owner[m]]++;
-    least = most = share[0];
-    for (int r = 1; r < f->ranks; r++) {
-        least = share[r] < least ? share[r] : least;
-        most = dry_larger(most, share[r]);
-    }
-    n = (size_t)snprintf(text, 128, "step %lld has %lld micro-batch%s, accumulation ", (long long)step,
-                         (long long)s.micros, s.micros == 1 ? "" : "es");
-    if (least == most)
-        snprintf(text + n, 128 - n, "%lld", (long long)most);
-    else
-        snprintf(text + n, 128 - n, "%lld to %lld", (long long)least, (long long)most);
-    return DRY_OK;
-}
-
-/* Local. The first of the steps that have the most micro-batches. */
-static enum dry_status largest_step(const struct dry_finetune *f, int64_t micros, int64_t *step)
-{
-    struct dry_plan_step s = {0};
-    enum dry_status status = DRY_OK;
-
-    for (*step = 0; !status && s.micros < micros;)
-        status = dry_plan_step(f->plan, ++*step, &s);
-    return status;
-}
-
-/* Local, rank 0. How the micro-batches of the next step and of the largest one fall to the ranks. */
-static enum dry_status say_shares(struct dry_finetune *f)
-{
-    struct dry_plan_bounds b;
-    int64_t first = f->resumed ? f->state.step + 1 : 1, largest = 0, *share = NULL;
-    int *owner = NULL;
-    char next[128], most[128];
-    enum dry_status status = dry_plan_bounds(f->plan, &b);
-
-    if (!status)
-        status = largest_step(f, b.micros, &largest);
-    if (!status) {
-        owner = dry_alloc((size_t)b.micros, sizeof *owner, "the dealing of micro-batches");
-        share = dry_alloc((size_t)f->ranks, sizeof *share, "the shares of ranks");
-        status = owner && share ? DRY_OK : DRY_ERR_MEMORY;
-    }
-    if (first > f->contract.steps) /* only the end of the run is left to be done */
-        first = f->contract.steps;
-    if (!status)
-        status = share_text(f, first, owner, share, next);
-    if (!status)
-        status = share_text(f, largest, owner, share, most);
-    if (!status)
-        dry_info("ranks %d: %s%s%s", f->ranks, next,
-                 largest == first ? "" : "; the largest: ", largest == first ? "" : most);
-    if (!status && b.micros < f->ranks)
-        dry_warn("ranks without work in any step: %lld of %d; no step has more than %lld micro-batch%s, "
-                 "smaller ones (--micro-batch-tokens) would keep more ranks busy",
-                 (long long)(f->ranks - b.micros), f->ranks, (long long)b.micros, b.micros == 1 ? "" : "es");
-    dry_free(owner);
-    dry_free(share);
-    return status;
-}
-
-static void count_text(int64_t count, char text[32])
-{
-    if (count < 1000000)
-        snprintf(text, 32, "%lld", (long long)count);
-    else
-        snprintf(text, 32, "%.1f million", (double)count / 1e6);
-}
-
-/* Local, rank 0. What is about to happen. */
-static enum dry_status say_start(struct dry_finetune *f)
-{
-    const struct dry_contract *k = &f->contract;
-    const struct dry_arch *a = &f->base->arch;
-    const struct dry_cache_view *v = dry_cache_view(f->cache);
-    int64_t cut = k->micro_records ? k->micro_records : k->micro_tokens;
-    char total[16], arena[16], size[32], trained[32];
-
-    dry_bytes_text((double)f->layout.total, total);
-    dry_bytes_text((double)f->layout.arena, arena);
-    count_text(dry_arch_parameters(a), size);
-    count_text(f->adapter->parameters, trained);
-    dry_info("base %s: %s, %lld layers, %s parameters", f->call->config->base, a->family,
-             (long long)a->layers, size);
-    dry_info("adapter: rank %lld, %lld matrices, %s parameters%s", (long long)f->adapter->max_rank,
-             (long long)(2 * f->adapter->parts), trained, f->adapter->dropout > 0 ? ", dropout" : "");
-    dry_info("records %lld: %lld tokens, %lld supervised", (long long)v->records, (long long)v->tokens,
-             (long long)v->supervised);
-    dry_info(
-        "contract: effective batch %lld record%s, micro-batches of %lld %s%s, %lld step%s (%lld per epoch), "
-        "warm-up %lld, "
-        "%s schedule, learning rate %.3g, seed %lld",
-        (long long)k->effective_batch, dry_plural(k->effective_batch), (long long)cut,
-        k->micro_records ? "record" : "token", dry_plural(cut), (long long)k->steps, dry_plural(k->steps),
-        (long long)k->steps_per_epoch, (long long)k->warmup_steps, k->schedule,
-        k->learning_rate * f->state.rate_factor, (long long)k->seed);
-    dry_info("memory: %s per rank, of it %s activations; backend %s", total, arena,
-             f->backend->ops->describe(f->backend));
-    if (k->warmup_steps >= k->steps)
-        dry_warn("the learning rate does not reach %.3g: warm-up takes %lld of %lld step%s, and begins at 0; "
-                 "--warmup-steps says how long it is",
-                 k->learning_rate * f->state.rate_factor, (long long)k->warmup_steps, (long long)k->steps,
-                 dry_plural(k->steps));
-    if (f->resumed)
-        dry_info("resumed from step %lld of %lld", (long long)f->state.step, (long long)k->steps);
-    return say_shares(f);
-}
-
-/* Local, rank 0. Manifest, metrics and progress. */
-static enum dry_status open_run(struct dry_finetune *f)
-{
-    char hash[DRY_HASH_HEX], *libraries = NULL;
-    struct dry_manifest m = {.command = "finetune",
-                             .argc = f->call->argc,
-                             .argv = f->call->argv,
-                             .options = f->options,
-                             .contract = &f->contract,
-                             .plan_hash = hash,
-                             .base = f->dir,
-                             .backend = f->backend->ops->describe(f->backend),
-                             .ranks = f->ranks,
-                             .resumed_from = f->resumed ? f->state.step : 0,
-                             .resumed_validated = f->resumed ? f->state.validated_step : 0,
-                             .change = f->change};
-    enum dry_status status = dry_plan_hash(f->plan, hash);
-    char *text;
-
-    if (!status && !(libraries = dry_format("{\"hdf5\": \"%s\"}", dry_checkpoint_library())))
-        status = DRY_ERR_MEMORY;
-    m.libraries = libraries;
-    if (!status)
-        status = dry_run_start(f->call->config->output, &m, &f->run);
-    dry_free(libraries);
-    if (status)
-        return status;
-    text = json_dumps(f->options, JSON_COMPACT);
-    f->options_text = text ? dry_strdup(text) : NULL;
-    free(text);
-    f->manifest_text = dry_run_manifest_text(f->run);
-    if (!f->options_text || !f->manifest_text)
-        return DRY_ERR_MEMORY;
-    return dry_progress_create(f->contract.steps, f->resumed ? f->state.step + 1 : 1,
-                               f->call->config->log_interval, &f->progress);
 }
 
 /* Collective. The account's files, to which the sampler tells too. */
@@ -450,9 +296,9 @@ static enum dry_status run(struct dry_finetune *f)
     if (status)
         return status;
     if (f->rank == 0)
-        status = say_start(f);
+        status = dry_finetune_say_start(f);
     if (!status && f->rank == 0)
-        status = open_run(f);
+        status = dry_finetune_open_run(f);
     status = dry_comm_agree(f->comm, status);
     if (!status)
         status = open_ledger(f);
@@ -484,9 +330,8 @@ static enum dry_status run(struct dry_finetune *f)
     told = dry_ledger_put(f->ledger, DRY_PHASE_END, 0, &(struct dry_share){0}, 1);
     status = status ? status : told;
     if (f->rank == 0) {
-        enum dry_status written = dry_run_finish(f->run, status, &f->stages, dry_finetune_results(f, &l));
+        enum dry_status written = dry_finetune_finish(f, &l, status);
 
-        f->run = NULL;
         status = status ? status : written;
     }
     return dry_comm_agree(f->comm, status);
@@ -523,6 +368,7 @@ static void release(struct dry_finetune *f, enum dry_status status)
     json_decref(f->options);
     json_decref(f->before);
     json_decref(f->change);
+    json_decref(f->devices);
     if (f->lock >= 0)
         close(f->lock);
 }
@@ -534,7 +380,8 @@ enum dry_status dry_command_finetune(const struct dry_call *call)
                              .rank = dry_comm_rank(call->comm),
                              .ranks = dry_comm_size(call->comm),
                              .lock = -1,
-                             .validation_loss = INFINITY};
+                             .validation_loss = INFINITY,
+                             .resident = NAN};
     enum dry_status status;
 
     dry_stages_start(&f.stages, call->started, DRY_STAGE_STARTUP);

@@ -40,6 +40,8 @@ struct dry_finetune {
     struct dry_checkpoint state;
     json_t *change; /* an accepted batch change, for run.json */
     /* what it tells; rank 0, except where stated */
+    double resident;             /* share of the base's files in memory at start; NAN: not known */
+    json_t *devices;             /* what ranks compute on, for run.json */
     struct dry_stages stages;    /* every rank's */
     struct dry_sampler *sampler; /* NULL: no samples */
     struct dry_ledger *ledger;
@@ -75,6 +77,17 @@ enum dry_status dry_finetune_compare(const struct dry_finetune *f, const struct 
 enum dry_status dry_finetune_save(struct dry_finetune *f, const struct dry_loop *l, int64_t step);
 /* Collective. Non-zero in *done: the checkpoint is the last step's, and OUTPUT/adapter holds its values. */
 enum dry_status dry_finetune_done(struct dry_finetune *f, int *done);
+
+/* finetune_tell.c. Collective: what the ranks compute on and the rate of its products; the sampler gets the
+ * device's probe. */
+enum dry_status dry_finetune_machine(struct dry_finetune *f, const struct dry_limits *limits);
+/* Local, rank 0: what is about to happen. */
+enum dry_status dry_finetune_say_start(struct dry_finetune *f);
+/* Local, rank 0: manifest, metrics and progress. */
+enum dry_status dry_finetune_open_run(struct dry_finetune *f);
+/* Local, rank 0: ends run.json, and tells where the time went and what that means. */
+enum dry_status dry_finetune_finish(struct dry_finetune *f, const struct dry_loop *l,
+                                    enum dry_status outcome);
 
 /* finetune_result.c. Collective: OUTPUT/adapter written, read back from disk, and proved by computing a loss
  * again. */

@@ -66,6 +66,10 @@ enum dry_status dry_setup_backend(const struct dry_config *c, const struct dry_b
  * the first device that the options name or the host has. -1: not known, such as for a host without a device.
  */
 enum dry_status dry_setup_room(const struct dry_config *c, const struct dry_backend_ops *ops, int64_t *room);
+/* Collective. This rank's device on its host, -1 where the backend has none to choose from, and whether it is
+ * the lowest rank that computes there. USAGE, DEVICE, MEMORY. */
+enum dry_status dry_setup_device(const struct dry_call *call, const struct dry_backend_ops *ops, int *device,
+                                 int *first);
 /* Collective. What adds up gradients from device to device, as --communicator says: NULL with one rank, over
  * MPI, and where ranks share a device. USAGE, COMM. */
 enum dry_status dry_setup_device_comm(const struct dry_call *call, const struct dry_backend_ops *ops,

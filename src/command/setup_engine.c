@@ -38,6 +38,7 @@ struct place {
     int sharers;                     /* ranks that take of it, this one too */
     int shared;                      /* some ranks of the run share a device */
     int asked;                       /* --devices names the device more than once */
+    int second;                      /* a lower rank computes there too */
     char where[48];                  /* "this host", "GPU 0" */
     unsigned char id[DRY_DEVICE_ID]; /* of the device */
 };
@@ -86,6 +87,7 @@ static enum dry_status compare(const struct dry_comm *comm, const struct card *c
                 continue;
             p->shared = 1;
             p->sharers += a == rank || b == rank;
+            p->second |= b == rank;
             if (card[a].asked && card[b].asked)
                 continue;
             dry_error("ranks %d and %d would share one GPU (number %d and %d of its host), which is slower "
@@ -269,6 +271,22 @@ enum dry_status dry_setup_engine(const struct dry_call *call, const struct dry_b
     status = dry_comm_agree(call->comm, status);
     dry_log_defer(0);
     return status;
+}
+
+enum dry_status dry_setup_device(const struct dry_call *call, const struct dry_backend_ops *ops, int *device,
+                                 int *first)
+{
+    struct place place;
+    enum dry_status status;
+
+    dry_log_defer(1);
+    status = find_place(call, ops, &place);
+    dry_log_defer(0);
+    if (status)
+        return status;
+    *device = ops->devices ? place.device : -1;
+    *first = !place.second;
+    return DRY_OK;
 }
 
 enum dry_status dry_setup_device_comm(const struct dry_call *call, const struct dry_backend_ops *ops,

@@ -11,7 +11,9 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "measure/machine.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -109,6 +111,50 @@ static json_t *words(int argc, char **argv)
     return array;
 }
 
+/* On what kind of file system things lie. */
+static json_t *storage_json(const struct dry_manifest *m)
+{
+    char base[32], data[32], output[32];
+
+    dry_machine_storage(m->base, base, sizeof base);
+    dry_machine_storage(m->data, data, sizeof data);
+    dry_machine_storage(m->output, output, sizeof output);
+    return json_pack("{s:s, s:s, s:s}", "base", base, "data", data, "output", output);
+}
+
+static json_t *real_or_null(double value)
+{
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
+/* The matrix rates alone, by rank. */
+static json_t *matrix_json(const json_t *devices)
+{
+    json_t *array = json_array();
+
+    for (size_t i = 0; array && i < json_array_size(devices); i++)
+        if (json_array_append(array, json_object_get(json_array_get(devices, i), "matrix"))) {
+            json_decref(array);
+            return NULL;
+        }
+    return array;
+}
+
+/* What the run has to do with and how fast that is. */
+static int add_machine(json_t *root, const struct dry_manifest *m)
+{
+    int bad = json_object_set_new(root, "devices", json_deep_copy(m->devices));
+
+    bad = bad || json_object_set_new(root, "matrix", matrix_json(m->devices));
+    bad = bad || json_object_set_new(root, "flops_per_token", json_real(m->flops_per_token));
+    bad = bad || json_object_set_new(root, "tokenizer", json_string(m->tokenizer_hash));
+    bad = bad ||
+          json_object_set_new(root, "data", json_pack("{s:s, s:s}", "path", m->data, "sha256", m->data_hash));
+    bad = bad || json_object_set_new(root, "storage", storage_json(m));
+    return bad ||
+           json_object_set_new(root, "page_cache", json_pack("{s:o}", "base", real_or_null(m->resident)));
+}
+
 json_t *dry_manifest_json(const struct dry_manifest *m, const json_t *earlier)
 {
     json_t *root = json_object(), *change = m->change ? json_incref(m->change) : NULL;
@@ -134,6 +180,7 @@ json_t *dry_manifest_json(const struct dry_manifest *m, const json_t *earlier)
     bad = bad || json_object_set_new(root, "host", host_json());
     bad = bad || json_object_set_new(root, "build", dry_build_json());
     bad = bad || json_object_set_new(root, "libraries", libraries);
+    bad = bad || add_machine(root, m);
     bad = bad || json_object_set_new(root, "changes", continued(earlier, "changes", change));
     bad = bad || json_object_set_new(root, "earlier_starts",
                                      continued(earlier, "earlier_starts", earlier ? brief(earlier) : NULL));

@@ -83,7 +83,7 @@ enum dry_status dry_metrics_open(const char *output, int64_t step, int64_t valid
 
 enum dry_status dry_metrics_put(struct dry_metrics *m, json_t *line)
 {
-    char *text = line ? json_dumps(line, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
+    char *text = line ? json_dumps(line, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
     char *whole = text ? dry_format("%s\n", text) : NULL;
     enum dry_status status = DRY_OK;
     size_t left = whole ? strlen(whole) : 0;

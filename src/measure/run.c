@@ -143,8 +143,9 @@ enum dry_status dry_run_finish(struct dry_run *r, enum dry_status outcome, const
 char *dry_run_manifest_text(const struct dry_run *r)
 {
     /* A checkpoint has no trace of how many ranks made it, nor of where. */
-    static const char *const dropped[] = {"ranks",   "host", "earlier_starts", "resumed_from",
-                                          "outcome", "exit", "finished"};
+    static const char *const dropped[] = {"ranks",   "host",    "earlier_starts", "resumed_from",
+                                          "outcome", "exit",    "finished",       "devices",
+                                          "matrix",  "storage", "page_cache"};
     json_t *root = json_copy(r->root);
     char *text = NULL, *copy = NULL;
 

@@ -4,7 +4,9 @@
  *
  * run.json holds the latest start whole, and of the starts before it ("earlier_starts") the few words that
  * tell what the run went through: when, how many ranks, resumed from which step, and how it ended.  "exit" is
- * null while a run runs, and stays null when it was killed.
+ * null while a run runs, and stays null when it was killed.  "matrix" has for each rank the operations a
+ * second that products of the run's own shapes reached before it started, "flops_per_token" what a useful
+ * token costs.
  */
 #ifndef DRY_MEASURE_RUN_H
 #define DRY_MEASURE_RUN_H
@@ -28,6 +30,11 @@ struct dry_manifest {
     int64_t resumed_from;      /* step, 0: fresh */
     int64_t resumed_validated; /* last step whose validation is in the state resumed from */
     json_t *change;            /* an accepted batch change of this start, or NULL; earlier ones are kept */
+    const char *output;
+    const char *data, *data_hash, *tokenizer_hash; /* the training data's path, and SHA-256 of bytes */
+    double resident;        /* share of the base's files that were in memory at start; NAN: not known */
+    const json_t *devices;  /* a rank's each: {"rank", "host", "device", "driver", "threads", "matrix"} */
+    double flops_per_token; /* by the LoRA count, of a useful token of the data; 0: not known */
 };
 
 struct dry_run;
