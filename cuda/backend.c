@@ -439,7 +439,7 @@ static enum dry_status cuda_sync(struct dry_backend *b)
     struct dry_cuda *c = dry_cuda_of(b);
     enum dry_status status = dry_cuda_marks_end(c);
 
-    return dry_cuda_check(c, cudaStreamSynchronize(c->stream), "a kernel or copy before");
+    return status ? status : dry_cuda_check(c, cudaStreamSynchronize(c->stream), "a kernel or copy before");
 }
 
 static enum dry_status cuda_sums_block(struct dry_backend *b, int64_t **block, size_t *count)
