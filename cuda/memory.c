@@ -6,6 +6,7 @@
 
 #include "cuda/cuda.h"
 
+#include "base/fault.h"
 #include "base/log.h"
 #include "compute/carve.h"
 
@@ -160,7 +161,7 @@ enum dry_status dry_cuda_layout(struct dry_cuda *c, size_t *weights, size_t *sta
 void *dry_cuda_alloc(struct dry_cuda *c, size_t bytes, const char *what)
 {
     void *p = NULL;
-    cudaError_t e = cudaMalloc(&p, bytes);
+    cudaError_t e = c->faults && dry_fault("cuda-memory") ? cudaErrorMemoryAllocation : cudaMalloc(&p, bytes);
 
     if (e == cudaErrorMemoryAllocation) {
         size_t left = 0, all = 0;
