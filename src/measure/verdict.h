@@ -27,8 +27,8 @@ enum dry_cause {
 struct dry_finding {
     enum dry_cause cause;
     double share;     /* of wall-clock (of padding: of computing) that a change could win at most */
-    char fact[256];   /* what was seen, with its numbers: "rank 2 computes 1.8 times as long as ..." */
-    char advice[320]; /* what to change, in options, and what that would bring */
+    char fact[400];   /* what was seen, with its numbers: "Rank 2 computes 1.8 times as long as ..." */
+    char advice[480]; /* what to change, in options, and what that would bring */
 };
 
 struct dry_verdict {
