@@ -274,7 +274,7 @@ static enum dry_status mend(const struct dry_ledger *l, enum file f, int *start)
                      path, aside);
         goto out;
     }
-    if (whole < size && truncate(path, (off_t)whole)) {
+    if (whole < size && (whole > 0 ? truncate(path, (off_t)whole) : unlink(path))) {
         dry_error("%s: cannot be cut to its whole lines: %s", path, strerror(errno));
         status = DRY_ERR_IO;
     }
