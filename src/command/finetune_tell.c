@@ -244,7 +244,8 @@ enum dry_status dry_finetune_say_start(struct dry_finetune *f)
 
 enum dry_status dry_finetune_open_run(struct dry_finetune *f)
 {
-    const struct dry_cache_view *v = dry_cache_view(f->cache);
+    const struct dry_cache_view *v = dry_cache_view(f->cache),
+                                *held_out = f->validation_cache ? dry_cache_view(f->validation_cache) : NULL;
     char hash[DRY_HASH_HEX], *libraries = NULL, mpi[64];
     struct dry_manifest m = {.command = "finetune",
                              .argc = f->call->argc,
@@ -262,6 +263,8 @@ enum dry_status dry_finetune_open_run(struct dry_finetune *f)
                              .data = v->data_path,
                              .data_hash = v->data_hash,
                              .tokenizer_hash = v->tokenizer_hash,
+                             .validation = held_out ? held_out->data_path : NULL,
+                             .validation_hash = held_out ? held_out->data_hash : NULL,
                              .resident = f->resident,
                              .devices = f->devices,
                              .flops_per_token = flops_per_token(f)};

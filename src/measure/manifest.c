@@ -150,6 +150,10 @@ static int add_machine(json_t *root, const struct dry_manifest *m)
     bad = bad || json_object_set_new(root, "tokenizer", json_string(m->tokenizer_hash));
     bad = bad ||
           json_object_set_new(root, "data", json_pack("{s:s, s:s}", "path", m->data, "sha256", m->data_hash));
+    if (m->validation)
+        bad = bad || json_object_set_new(
+                         root, "validation",
+                         json_pack("{s:s, s:s}", "path", m->validation, "sha256", m->validation_hash));
     bad = bad || json_object_set_new(root, "storage", storage_json(m));
     return bad ||
            json_object_set_new(root, "page_cache", json_pack("{s:o}", "base", real_or_null(m->resident)));

@@ -32,6 +32,7 @@ struct dry_manifest {
     json_t *change;            /* an accepted batch change of this start, or NULL; earlier ones are kept */
     const char *output;
     const char *data, *data_hash, *tokenizer_hash; /* the training data's path, and SHA-256 of bytes */
+    const char *validation, *validation_hash;      /* the same of the validation data; NULL: none */
     double resident;        /* share of the base's files that were in memory at start; NAN: not known */
     const json_t *devices;  /* a rank's each: {"rank", "host", "device", "driver", "threads", "matrix"} */
     double flops_per_token; /* by the LoRA count, of a useful token of the data; 0: not known */
