@@ -199,6 +199,17 @@ static void steps(void)
            "plain copies");
 }
 
+static void padding(void)
+{
+    struct dry_contract flat = resolve("--max-seq-length 256", 1, 100),
+                        fixed = resolve("--max-seq-length 256 --padding fixed", 1, 100);
+
+    tap_equal(dry_contract_record_tokens(&flat), 0, "flat: a record takes its own tokens");
+    tap_equal(dry_contract_record_tokens(&fixed), 256, "fixed: a record takes --max-seq-length tokens");
+    tap_ok(fixed.micro_tokens == flat.micro_tokens && fixed.steps == flat.steps,
+           "neither batch nor steps follow from padding");
+}
+
 static double factor;
 
 static enum dry_status compare(const struct dry_contract *then, const struct dry_contract *now,
@@ -244,6 +255,8 @@ static void comparisons(void)
     differs("--max-seq-length 512 --micro-batch-tokens 4096", "give --max-seq-length 1024");
     differs("--weight-decay 0.1", "weight_decay is 0 in");
     differs("--adam-beta2 0.95", "give --adam-beta2 0.999");
+    differs("--padding fixed",
+            "padding is flat in the run of this folder and would be fixed now; give --padding flat");
     now = then;
     snprintf(now.base, sizeof now.base, "%064d", 7);
     tap_ok(compare(&then, &now, "keep") == DRY_ERR_USAGE &&
@@ -318,6 +331,9 @@ static void json(void)
     read = json_loads(text, 0, NULL);
     tap_ok(dry_contract_from_json(read, "x.json", &back) == DRY_OK && memcmp(&k, &back, sizeof k) == 0,
            "to JSON and back, every bit");
+    json_object_del(read, "padding");
+    tap_ok(dry_contract_from_json(read, "x.json", &back) == DRY_OK && memcmp(&k, &back, sizeof k) == 0,
+           "a contract from before there was padding is flat");
     json_object_set_new(
         read, "data", json_string("abcdeabcdeabcdeabcdeabcdeabcdeabcdeabcdeabcdeabcdeabcdeabcdeabcdeabcde"));
     capture_begin();
@@ -341,6 +357,7 @@ int main(void)
     accumulated();
     both_commands();
     steps();
+    padding();
     comparisons();
     batch_changes();
     json();

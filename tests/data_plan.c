@@ -259,6 +259,65 @@ static void test_bounds(void)
     drop(m);
 }
 
+/* Padding to a fixed length: a record counts as that many tokens in the cut, the shape and the cost. */
+static void test_padded(void)
+{
+    struct made m = lengths(101, 500);
+    struct dry_plan_input in = input(m, 101);
+    struct dry_plan *flat, *padded;
+    struct dry_plan_step s, as_flat;
+    char one[DRY_HASH_HEX], two[DRY_HASH_HEX];
+    int by_tokens = 1, by_records = 1, same_records = 1, costs = 1;
+
+    in.epochs = 1;
+    dry_plan_create(&in, &flat);
+    in.record_tokens = 500;
+    in.micro_tokens = 2000;
+    dry_plan_create(&in, &padded);
+    for (int64_t step = 1; step <= dry_plan_steps(padded); step++) {
+        dry_plan_step(flat, step, &as_flat);
+        dry_plan_step(padded, step, &s);
+        same_records = same_records && s.useful == as_flat.useful && s.supervised == as_flat.supervised;
+        by_tokens = by_tokens && s.micros == (s.records + 3) / 4;
+        for (int64_t i = 0; i < s.micros; i++) {
+            const struct dry_micro_batch *b = &s.micro[i];
+            by_tokens =
+                by_tokens && b->count <= 4 &&
+                b->tokens == (b->count * 500 + DRY_ROW_MULTIPLE - 1) / DRY_ROW_MULTIPLE * DRY_ROW_MULTIPLE;
+            costs = costs && dry_plan_cost(b) > dry_plan_cost(&(struct dry_micro_batch){.tokens = b->useful});
+        }
+    }
+    tap_ok(same_records, "padded: the records of a step, its tokens and labels are those of the flat plan");
+    tap_ok(by_tokens, "padded: 2000 tokens hold four records of 500, and are computed whole");
+    tap_ok(costs, "padded: padding costs");
+    dry_plan_destroy(padded);
+    in.micro_tokens = 0;
+    in.micro_records = 3;
+    dry_plan_create(&in, &padded);
+    for (int64_t step = 1; step <= dry_plan_steps(padded); step++) {
+        dry_plan_step(padded, step, &s);
+        for (int64_t i = 0; i < s.micros; i++)
+            by_records = by_records && s.micro[i].count <= 3 && s.micro[i].tokens >= 500 * s.micro[i].count;
+    }
+    tap_ok(by_records, "padded: cut by records");
+    dry_plan_hash(padded, one);
+    dry_plan_destroy(padded);
+    in.record_tokens = 512;
+    dry_plan_create(&in, &padded);
+    dry_plan_hash(padded, two);
+    tap_ok(strcmp(one, two) != 0, "padded: the hash tells another length");
+    dry_plan_destroy(padded);
+    in.record_tokens = 16; /* under most lengths: a record still has room */
+    dry_plan_create(&in, &padded);
+    dry_plan_step(padded, 1, &s);
+    tap_ok(s.tokens >= s.useful, "padded: no record is cut");
+    dry_plan_destroy(padded);
+    dry_plan_destroy(flat);
+    in.record_tokens = -1;
+    tap_equal(dry_plan_create(&in, &padded), DRY_ERR_USAGE, "padded: a negative length is refused");
+    drop(m);
+}
+
 /* The least largest filling of `micros` micro-batches over lengths[0..n), by trying every cut. */
 static int64_t best_filling(const int64_t *length, int64_t n, int64_t micros)
 {
@@ -401,6 +460,7 @@ int main(void)
     test_cuts_share_updates();
     test_order();
     test_bounds();
+    test_padded();
     test_even();
     test_deal();
     test_refusals();

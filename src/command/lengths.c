@@ -18,7 +18,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* An epoch of flat micro-batches, with records cut to the limit as training would have them. */
+/* An epoch of micro-batches without padded records, with records cut to the limit as training would have
+ * them. */
 static enum dry_status pack(const struct dry_config *c, const struct dry_cache_view *v, int64_t limit,
                             struct dry_lengths *l)
 {
@@ -58,6 +59,7 @@ enum dry_status dry_lengths_report(const struct dry_config *c, const struct dry_
 {
     enum dry_status st = dry_lengths_of(v, limit, l);
 
+    l->trained_fixed = strcmp(c->padding, "fixed") == 0;
     return st ? st : pack(c, v, limit, l);
 }
 
@@ -69,12 +71,13 @@ static double padding(int64_t positions, int64_t tokens)
 
 static void print_padding(FILE *out, const char *how, int64_t positions, int64_t tokens)
 {
-    fprintf(out, "  %-24s %14" PRId64 " %8.1f %%\n", how, positions, 100 * padding(positions, tokens));
+    fprintf(out, "  %-31s %14" PRId64 " %8.1f %%\n", how, positions, 100 * padding(positions, tokens));
 }
 
 void dry_lengths_print(FILE *out, const struct dry_lengths *l)
 {
-    char how[40];
+    const char *fixed = l->trained_fixed ? " (as trained)" : "";
+    char how[48];
 
     fprintf(out, "  %-24s %14" PRId64 "\n", "records", l->records);
     fprintf(out, "  %-24s %14" PRId64 "\n", "tokens", l->tokens);
@@ -87,11 +90,12 @@ void dry_lengths_print(FILE *out, const struct dry_lengths *l)
     if (l->over_limit)
         fprintf(out, "  longer than %" PRId64 ": %" PRId64 " records (%.2f %%)\n", l->limit, l->over_limit,
                 100.0 * (double)l->over_limit / (double)l->records);
-    fprintf(out, "\n  %-24s %14s %10s\n", "an epoch", "positions", "padding");
-    snprintf(how, sizeof how, "all padded to %" PRId64, l->limit);
+    fprintf(out, "\n  %-31s %14s %10s\n", "an epoch", "positions", "padding");
+    snprintf(how, sizeof how, "all padded to %" PRId64 "%s", l->limit, fixed);
     print_padding(out, how, l->fixed_positions, l->fixed_tokens);
     print_padding(out, "padded to their bucket", l->bucket_positions, l->tokens);
-    print_padding(out, "packed (as trained)", l->packed_positions, l->fixed_tokens);
+    print_padding(out, l->trained_fixed ? "packed" : "packed (as trained)", l->packed_positions,
+                  l->fixed_tokens);
     fprintf(out, "\n  %-10s %12s %14s %10s\n", "bucket", "records", "tokens", "padding");
     for (int i = 0; i < l->buckets; i++) {
         const struct dry_length_bucket *b = &l->bucket[i];
@@ -110,14 +114,15 @@ json_t *dry_lengths_json(const struct dry_lengths *l)
                                                  "records", (json_int_t)l->bucket[i].records, "tokens",
                                                  (json_int_t)l->bucket[i].tokens));
     return json_pack(
-        "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:I, s:I, s:{s:f, s:f, s:f}, s:I, s:o}",
+        "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:I, s:I, s:{s:f, s:f, s:f, s:s}, s:I, s:o}",
         "records", (json_int_t)l->records, "tokens", (json_int_t)l->tokens, "supervised",
         (json_int_t)l->supervised, "min", (json_int_t)l->least, "p50", (json_int_t)l->p50, "p90",
         (json_int_t)l->p90, "p95", (json_int_t)l->p95, "p99", (json_int_t)l->p99, "max", (json_int_t)l->most,
         "mean", l->mean, "limit", (json_int_t)l->limit, "over_limit", (json_int_t)l->over_limit, "padding",
         "fixed", padding(l->fixed_positions, l->fixed_tokens), "bucket",
         padding(l->bucket_positions, l->tokens), "packed", padding(l->packed_positions, l->fixed_tokens),
-        "packed_micro_batches", (json_int_t)l->packed_micro_batches, "buckets", buckets);
+        "as_trained", l->trained_fixed ? "fixed" : "packed", "packed_micro_batches",
+        (json_int_t)l->packed_micro_batches, "buckets", buckets);
 }
 
 enum dry_status dry_print_end(void)

@@ -116,6 +116,7 @@ static enum dry_status try_cut(const struct dry_plan_report *r, int64_t micro_re
                                 .effective_batch = k->effective_batch,
                                 .micro_records = micro_records,
                                 .micro_tokens = micro_tokens,
+                                .record_tokens = dry_contract_record_tokens(k),
                                 .epochs = k->epochs,
                                 .max_steps = k->steps,
                                 .seed = (uint64_t)k->seed};
@@ -285,6 +286,9 @@ static void print_contract(FILE *out, const struct dry_plan_report *r)
     fprintf(out, "  %-26s %" PRId64 " records per step, on any number of ranks\n", "effective batch",
             k->effective_batch);
     fprintf(out, "  %-26s %s at most\n", "micro-batch", cut_text(k->micro_records, k->micro_tokens, text));
+    if (dry_contract_record_tokens(k))
+        fprintf(out, "  %-26s each record takes %" PRId64 " tokens of computing (--padding fixed)\n",
+                "padding", dry_contract_record_tokens(k));
     fprintf(out, "  %-26s %" PRId64 "\n", "records", k->records);
     fprintf(out, "  %-26s %" PRId64 " (%" PRId64 " an epoch, %" PRId64 " epoch%s)\n", "steps", k->steps,
             k->steps_per_epoch, k->epochs, k->epochs == 1 ? "" : "s");

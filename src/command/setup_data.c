@@ -207,6 +207,7 @@ enum dry_status dry_setup_plan(const struct dry_call *call, const struct dry_con
                                 .effective_batch = k->effective_batch,
                                 .micro_records = k->micro_records,
                                 .micro_tokens = k->micro_tokens,
+                                .record_tokens = dry_contract_record_tokens(k),
                                 .epochs = k->epochs,
                                 .max_steps = k->steps,
                                 .seed = (uint64_t)k->seed};
@@ -224,6 +225,7 @@ enum dry_status dry_setup_validation_plan(const struct dry_call *call, const str
                                 .effective_batch = k->effective_batch,
                                 .micro_records = k->micro_records,
                                 .micro_tokens = k->micro_tokens,
+                                .record_tokens = dry_contract_record_tokens(k),
                                 .epochs = 1,
                                 .ordered = 1};
 

@@ -173,6 +173,11 @@ static enum dry_status effective_batch(const struct dry_config *c, int ranks, in
     return status;
 }
 
+int64_t dry_contract_record_tokens(const struct dry_contract *k)
+{
+    return strcmp(k->padding, "fixed") == 0 ? k->max_seq_length : 0;
+}
+
 enum dry_status dry_contract_resolve(const struct dry_config *c, int ranks, int64_t records,
                                      struct dry_contract *k)
 {
@@ -211,6 +216,7 @@ enum dry_status dry_contract_resolve(const struct dry_config *c, int ranks, int6
     r.warmup_steps =
         c->warmup_steps >= 0 ? c->warmup_steps : (int64_t)ceil(c->warmup_ratio * (double)r.steps);
     snprintf(r.schedule, sizeof r.schedule, "%s", c->schedule);
+    snprintf(r.padding, sizeof r.padding, "%s", c->padding);
     *k = r;
     return DRY_OK;
 }

@@ -22,6 +22,7 @@ struct dry_contract {
     int64_t seed, max_seq_length;
     double learning_rate, weight_decay, max_grad_norm, adam_beta1, adam_beta2, adam_epsilon;
     char schedule[16];
+    char padding[8];         /* flat | fixed */
     char data[DRY_HASH_HEX]; /* cache key of the training data (bytes, tokenizer, template, limit, rules) */
     char base[DRY_HASH_HEX]; /* config.json and the safetensors headers and sizes of the base */
     char adapter[DRY_HASH_HEX]; /* rank, alpha, patterns, targets, rsLoRA, dropout, initial adapter's bytes */
@@ -47,7 +48,11 @@ enum dry_status dry_contract_resolve(const struct dry_config *c, int ranks, int6
 enum dry_status dry_contract_compare(const struct dry_contract *then, const struct dry_contract *now,
                                      const char *accept_batch_change, double *rate_factor);
 
-/* Local. To and from run.json and checkpoints. `where` names the file for messages. */
+/* Local. Tokens of computing that a record takes at least: max_seq_length under --padding fixed, else 0. */
+int64_t dry_contract_record_tokens(const struct dry_contract *k);
+
+/* Local. To and from run.json and checkpoints. `where` names the file for messages. A contract without
+ * padding was written before there was a choice: flat. */
 json_t *dry_contract_json(const struct dry_contract *k);
 enum dry_status dry_contract_from_json(const json_t *object, const char *where, struct dry_contract *k);
 

@@ -16,7 +16,7 @@
 
 /* clang-format off */
 #define FIELD(kind, member, what) \
-    {#member, kind, offsetof(struct dry_contract, member), sizeof(((struct dry_contract *)NULL)->member), what}
+    {#member, kind, offsetof(struct dry_contract, member), sizeof(((struct dry_contract *)NULL)->member), what, NULL}
 static const struct dry_contract_field fields[] = {
     FIELD(DRY_FIELD_INT, effective_batch, NULL),
     FIELD(DRY_FIELD_INT, micro_records, NULL),
@@ -35,6 +35,8 @@ static const struct dry_contract_field fields[] = {
     FIELD(DRY_FIELD_REAL, adam_beta2, "--adam-beta2"),
     FIELD(DRY_FIELD_REAL, adam_epsilon, "--adam-epsilon"),
     FIELD(DRY_FIELD_TEXT, schedule, "--schedule"),
+    {"padding", DRY_FIELD_TEXT, offsetof(struct dry_contract, padding), sizeof(((struct dry_contract *)NULL)->padding),
+     "--padding", "flat"},
     FIELD(DRY_FIELD_TEXT, data, "give the data, tokenizer and record options that the run began with"),
     FIELD(DRY_FIELD_TEXT, base, "give the base that the run began with"),
     FIELD(DRY_FIELD_TEXT, adapter, "give the rank, alpha, patterns, targets, dropout and initial adapter that the run "
@@ -222,7 +224,7 @@ enum dry_status dry_contract_from_json(const json_t *object, const char *where, 
         } else if (f->type == DRY_FIELD_REAL) {
             status = dry_json_real(object, f->name, 1, 0, where, (double *)to);
         } else {
-            status = dry_json_text(object, f->name, 1, NULL, where, &text);
+            status = dry_json_text(object, f->name, !f->otherwise, f->otherwise, where, &text);
             if (status == DRY_OK && strlen(text) >= f->size) {
                 dry_error("%s: key \"%s\": longer than %zu bytes", where, f->name, f->size - 1);
                 status = DRY_ERR_INPUT;

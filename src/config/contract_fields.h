@@ -12,7 +12,8 @@ struct dry_contract_field {
     const char *name; /* NULL ends the table */
     enum dry_field_type type;
     size_t offset, size;
-    const char *remedy; /* a flag that sets it, or a sentence; NULL for the batch and its cut */
+    const char *remedy;    /* a flag that sets it, or a sentence; NULL for the batch and its cut */
+    const char *otherwise; /* TEXT: what a contract that lacks it had; NULL: none lacks it */
 };
 
 const struct dry_contract_field *dry_contract_fields(void);

@@ -26,6 +26,7 @@ struct dry_lengths {
     struct dry_length_bucket bucket[DRY_LENGTH_BUCKETS];
     int buckets;                                    /* up to the last that holds a record */
     int64_t packed_positions, packed_micro_batches; /* an epoch of flat micro-batches; 0: no plan was given */
+    int trained_fixed;                              /* training pads to the limit (--padding fixed) */
 };
 
 /* Local. Buckets and limit are those of `limit`, whatever limit the records were tokenised under. MEMORY. */

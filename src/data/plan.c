@@ -10,6 +10,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/number.h"
 #include "base/random.h"
 
 #include <assert.h>
@@ -43,7 +44,8 @@ struct dry_plan {
 static enum dry_status check(const struct dry_plan_input *in)
 {
     if (in->records < 1 || in->effective_batch < 1 || in->epochs < 1 || in->max_steps < 0 ||
-        in->micro_records < 0 || in->micro_tokens < 0 || (in->micro_records > 0) == (in->micro_tokens > 0)) {
+        in->micro_records < 0 || in->micro_tokens < 0 || in->record_tokens < 0 ||
+        (in->micro_records > 0) == (in->micro_tokens > 0)) {
         dry_error("plan: %lld records, effective batch %lld, %lld records or %lld tokens per micro-batch, "
                   "%lld epochs, "
                   "%lld steps: each must be positive, and one of the two cuts given",
@@ -121,6 +123,12 @@ static int heavier(const void *left, const void *right)
     return (a->index > b->index) - (a->index < b->index);
 }
 
+/* The tokens of computing that a record of this length takes. */
+static int64_t room_of(const struct dry_plan *p, int64_t length)
+{
+    return dry_larger(length, p->in.record_tokens);
+}
+
 /* How many micro-batches the step's sorted records make when each is filled up to `most` tokens; a longer
  * record is one of its own. */
 static int64_t count_filled(const struct dry_plan *p, int64_t records, int64_t most)
@@ -128,7 +136,7 @@ static int64_t count_filled(const struct dry_plan *p, int64_t records, int64_t m
     int64_t micros = 0, room = 0;
 
     for (int64_t i = 0; i < records; i++) {
-        int64_t length = p->entry[i].key;
+        int64_t length = room_of(p, p->entry[i].key);
         if (micros == 0 || length > room) {
             micros++;
             room = most;
@@ -161,8 +169,8 @@ static int64_t cut(struct dry_plan *p, int64_t records)
     int64_t micros = 0, most = p->in.micro_tokens ? even_filling(p, records) : 0;
 
     for (int64_t i = 0; i < records; i++) {
-        int64_t r = p->entry[i].index, length = p->entry[i].key;
-        int full = m && (p->in.micro_records ? m->count == p->in.micro_records : m->useful + length > most);
+        int64_t r = p->entry[i].index, length = p->entry[i].key, tokens = room_of(p, length);
+        int full = m && (p->in.micro_records ? m->count == p->in.micro_records : m->tokens + tokens > most);
         if (!m || full) {
             m = &p->micro[micros++];
             memset(m, 0, sizeof *m);
@@ -171,6 +179,7 @@ static int64_t cut(struct dry_plan *p, int64_t records)
         p->record[i] = r;
         m->count++;
         m->useful += length;
+        m->tokens += tokens;
         m->supervised += p->in.supervised[r];
         m->square += length * length;
         if (length > m->longest)
@@ -178,7 +187,7 @@ static int64_t cut(struct dry_plan *p, int64_t records)
     }
     for (int64_t i = 0; i < micros; i++)
         p->micro[i].tokens =
-            (p->micro[i].useful + DRY_ROW_MULTIPLE - 1) / DRY_ROW_MULTIPLE * DRY_ROW_MULTIPLE;
+            (p->micro[i].tokens + DRY_ROW_MULTIPLE - 1) / DRY_ROW_MULTIPLE * DRY_ROW_MULTIPLE;
     return micros;
 }
 
@@ -244,6 +253,8 @@ static enum dry_status survey(struct dry_plan *p)
     if (st)
         return st;
     dry_hash_text(h, "plan", "1");
+    if (p->in.record_tokens) /* a flat plan has the hash that it always had */
+        dry_hash_field(h, "tokens of a record", &p->in.record_tokens, sizeof p->in.record_tokens);
     for (int64_t step = 1; step <= p->steps; step++) {
         st = dry_plan_step(p, step, &s);
         if (st) {

@@ -12,7 +12,8 @@
 
 /* Inside a step, records are sorted by falling length (ties by index) and cut in that order: micro_records
  * each, or filled with at most micro_tokens, into as few micro-batches as fit and those as even as can be (a
- * longer record is one of its own). */
+ * longer record is one of its own). With record_tokens a record counts as that many, and so does its place in
+ * a micro-batch: the rows that are no tokens stand at the micro-batch's end. */
 enum { DRY_ROW_MULTIPLE = 16 }; /* a micro-batch's token count is padded up to a multiple of this */
 
 struct dry_plan_input {
@@ -21,6 +22,7 @@ struct dry_plan_input {
     const int32_t *supervised; /* [records] (borrowed) */
     int64_t effective_batch;
     int64_t micro_records, micro_tokens; /* one of them 0 */
+    int64_t record_tokens;               /* each record takes this many tokens of computing; 0: its own */
     int64_t epochs,
         max_steps; /* max_steps 0: epochs decide; else exactly max_steps, over as many epochs as needed */
     uint64_t seed;
@@ -30,7 +32,7 @@ struct dry_plan_input {
 struct dry_micro_batch {
     int64_t first, count; /* range in dry_plan_step.record */
     int64_t useful;       /* tokens of its records */
-    int64_t tokens;       /* useful, padded up to DRY_ROW_MULTIPLE */
+    int64_t tokens;       /* useful, or record_tokens for each record; padded up to DRY_ROW_MULTIPLE */
     int64_t supervised;   /* labels */
     int64_t longest;      /* longest record */
     int64_t square;       /* sum of squared record lengths: the attention's share of the cost */
