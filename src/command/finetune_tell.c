@@ -47,16 +47,16 @@ static void attach_probe(struct dry_finetune *f, int device, int first, json_t *
 }
 
 /* Local. What this rank computes on; NULL: no memory. */
-static json_t *describe_rank(struct dry_finetune *f, int device, int first, double rate)
+static json_t *describe_rank(struct dry_finetune *f, int device, int first, double rate, double beside)
 {
     char host[256] = "";
     json_t *mine;
 
     if (gethostname(host, sizeof host - 1))
         snprintf(host, sizeof host, "unknown");
-    mine = json_pack("{s:i, s:s, s:s, s:n, s:i, s:f}", "rank", f->rank, "host", host, "device",
+    mine = json_pack("{s:i, s:s, s:s, s:n, s:i, s:f, s:f}", "rank", f->rank, "host", host, "device",
                      f->backend->ops->describe(f->backend), "driver", "threads", omp_get_max_threads(),
-                     "matrix", rate);
+                     "matrix", rate, "matrix_beside", beside);
     if (mine)
         attach_probe(f, device, first, mine);
     return mine;
@@ -79,7 +79,7 @@ enum dry_status dry_finetune_machine(struct dry_finetune *f, const struct dry_li
 {
     size_t *sizes = dry_alloc((size_t)f->ranks, sizeof *sizes, "sizes of the ranks' devices");
     int device = -1, first = 1;
-    double rate = 0;
+    double rate = 0, beside = 0;
     json_t *mine = NULL;
     char *text = NULL;
     void *all = NULL;
@@ -87,8 +87,8 @@ enum dry_status dry_finetune_machine(struct dry_finetune *f, const struct dry_li
 
     dry_log_defer(1);
     if (!status) /* all at once, as they will compute */
-        status = dry_rate_matrix(f->engine, f->base, f->adapter, limits, &rate);
-    if (!status && (!sizes || !(mine = describe_rank(f, device, first, rate)) ||
+        status = dry_rate_matrix(f->engine, f->base, f->adapter, limits, &rate, &beside);
+    if (!status && (!sizes || !(mine = describe_rank(f, device, first, rate, beside)) ||
                     !(text = json_dumps(mine, JSON_COMPACT | JSON_REAL_PRECISION(6)))))
         status = DRY_ERR_MEMORY;
     status = dry_comm_agree(f->comm, status);

@@ -15,8 +15,7 @@
 
 enum {
     TEXT = 32,
-    PRODUCT_ROWS = 2048, /* tokens from which on products are long: their rate is the device's */
-    GOAL = 5             /* percent of the steps' time that checkpoints and validation should be at most */
+    GOAL = 5 /* percent of the steps' time that checkpoints and validation should be at most */
 };
 static const double throttled_often = 0.2; /* of a rank's samples */
 
@@ -243,7 +242,7 @@ static void few(struct teller *t)
          seconds((t->e->small_compute + t->e->small_fixed + t->e->small_idle) / steps, b),
          seconds(l->step, c));
     if (l->ranks > 1)
-        FACT(t, ": reducing, updating, waiting for the rank with the longest record.");
+        FACT(t, ": reducing, updating, waiting for each other.");
     else
         FACT(t, ": updating, and the cost of a micro-batch beside its tokens.");
     ADVICE(t, "Fill micro-batches (--micro-batch-tokens in place of --per-device-batch-size %lld)",
@@ -486,7 +485,15 @@ void dry_advise(const struct dry_history *h, const struct dry_look *l, const str
 
 double dry_advise_shape_loss(const struct dry_history *h, const struct dry_look *l)
 {
-    (void)h;
-    (void)l;
-    return 0;
+    const json_t *devices = json_object_get(h->run, "devices");
+    double rows = l->micros > 0 ? l->padded / l->micros : 0, least = 1;
+
+    if (!(rows > 0) || json_array_size(devices) == 0)
+        return 0;
+    for (size_t i = 0; i < json_array_size(devices); i++) {
+        double beside = json_number_value(json_object_get(json_array_get(devices, i), "matrix_beside"));
+
+        least = fmin(least, beside / (beside + rows));
+    }
+    return least;
 }

@@ -97,7 +97,13 @@ static void add_small(struct dry_verdict *v, const struct dry_look *l, struct dr
     e->small_compute = fmax(l->won[DRY_WITHOUT_MICRO], e->shape_loss * compute);
     e->small_idle = l->won[DRY_WITHOUT_IDLE];
     if (e->few) {
-        e->small_fixed = fmax(0, l->won[DRY_WITHOUT_PLAN]) + l->reduce + l->mean[DRY_STAGE_OPTIMIZER];
+        /* waiting, too: of few records a share is uneven by its length and by chance, of many it is not; what
+         * other causes explain is theirs */
+        double wait = l->mean[DRY_STAGE_WAIT] - l->won[DRY_WITHOUT_SLOW] - l->won[DRY_WITHOUT_DATA] -
+                      l->won[DRY_WITHOUT_COPY];
+
+        e->small_fixed = fmax(0, fmax(wait, l->won[DRY_WITHOUT_PLAN])) + l->mean[DRY_STAGE_REDUCE] +
+                         l->mean[DRY_STAGE_OPTIMIZER];
         if (rows < DRY_ROW_MULTIPLE * l->micros)
             e->small_fixed += fmax(0, l->won[DRY_WITHOUT_PADDING]);
     }

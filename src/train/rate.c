@@ -12,13 +12,16 @@
 #include "base/number.h"
 #include "base/random.h"
 
+#include <math.h>
 #include <string.h>
 
-enum { ROW_UNIT = 64, ALIGNMENT = 256, MOST_CALLS = 64 };
+enum { ROW_UNIT = 64, ALIGNMENT = 256, MOST_CALLS = 64, BESIDE_MOST = 3 };
 
-#define LONG_ENOUGH 0.03 /* seconds of one call: the timer and what a call costs beside its work are small \
-                          */
-#define IN_ALL 0.1       /* seconds of the calls that are timed */
+#define LONG_ENOUGH                                                                                   \
+    0.03            /* seconds of one call: the timer and what a call costs beside its work are small \
+                     */
+#define SHORT 0.002 /* seconds of one piece of which the shortest counts */
+#define IN_ALL 0.1  /* seconds of the calls that are timed */
 
 struct trial {
     struct dry_backend *backend;
@@ -146,8 +149,45 @@ static enum dry_status run(struct trial *t, int64_t calls, double *seconds)
     return status;
 }
 
+/* The shortest of several: ranks that share cores measure at the same time. */
+static enum dry_status shortest(struct trial *t, int64_t rows, double *seconds)
+{
+    double once = 0, all = 0;
+    enum dry_status status = set_rows(t, rows);
+
+    for (int again = 0; again < 2 && !status; again++)
+        status = run(t, 1, &once);
+    *seconds = once;
+    for (int i = 0; i < 8 && !status && all < IN_ALL; i++) {
+        int64_t calls = once > SHORT ? 1 : (int64_t)(SHORT / once) + 1;
+        double took = 0;
+
+        status = run(t, calls, &took);
+        *seconds = fmin(*seconds, took / (double)calls);
+        all += took;
+    }
+    return status;
+}
+
+/* Seconds as a line in the rows, through that many and a quarter of them. */
+static enum dry_status measure_beside(struct trial *t, int64_t rows, double *beside)
+{
+    int64_t few = rows / 4 - rows / 4 % 16;
+    double longer = 0, shorter = 0, each;
+    enum dry_status status = few > 0 ? shortest(t, rows, &longer) : DRY_OK;
+
+    if (few == 0 || status)
+        return status;
+    status = shortest(t, few, &shorter);
+    each = (longer - shorter) / (double)(rows - few);
+    *beside = BESIDE_MOST * (double)rows;
+    if (each > 0)
+        *beside = fmin(*beside, fmax(0, longer / each - (double)rows));
+    return status;
+}
+
 /* From few rows to more, until one call is long enough or there are no more. */
-static enum dry_status measure(struct trial *t, int64_t most, double *rate)
+static enum dry_status measure(struct trial *t, int64_t most, double *rate, double *beside)
 {
     int64_t rows = dry_smaller(ROW_UNIT, most), calls;
     double seconds = 0;
@@ -167,25 +207,25 @@ static enum dry_status measure(struct trial *t, int64_t most, double *rate)
     status = run(t, calls, &seconds);
     if (!status)
         *rate = t->work * (double)rows * (double)calls / seconds;
-    return status;
+    return status ? status : measure_beside(t, rows, beside);
 }
 
 enum dry_status dry_rate_matrix(struct dry_engine *e, const struct dry_base *base,
                                 const struct dry_adapter *adapter, const struct dry_limits *limits,
-                                double *rate)
+                                double *rate, double *beside)
 {
     struct trial t = {.backend = dry_engine_backend(e), .limits = limits};
     int64_t most;
     enum dry_status status = DRY_OK;
 
-    *rate = 0;
+    *rate = *beside = 0;
     choose(&t, &base->arch, adapter);
     most = most_rows(&t, e, adapter);
     if (most == 0)
         return DRY_OK;
     status = make_inputs(&t, most);
     if (!status)
-        status = measure(&t, most, rate);
+        status = measure(&t, most, rate, beside);
     dry_free(t.id);
     dry_free(t.position);
     dry_free(t.offset);

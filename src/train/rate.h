@@ -16,9 +16,10 @@ double dry_rate_flops(const struct dry_arch *a, const struct dry_adapter *adapte
 /* Local. Operations a second that the backend reaches in linear_forward of the largest group of linears, with
  * random inputs and as many rows as the largest micro-batch has, or as fit into a fraction of a second.
  * Before training: uses the arena and the batch, touches neither weights nor sums. *rate 0: the run is too
- * small to measure. */
+ * small to measure. *beside: what such a product costs beside its rows, as so many rows more: with T rows it
+ * reaches T / (T + beside) of the rate of long ones; at most three times the rows that were tried. */
 enum dry_status dry_rate_matrix(struct dry_engine *e, const struct dry_base *base,
                                 const struct dry_adapter *adapter, const struct dry_limits *limits,
-                                double *rate);
+                                double *rate, double *beside);
 
 #endif
