@@ -106,7 +106,7 @@ void dry_axis_text(const struct dry_axis *a, double value, char *text, size_t si
     else if (fabs(value) >= 1e6)
         snprintf(text, size, "%s", dry_words_unit(value, "").text);
     else if (a->step < 1e-3) {
-        int exponent = (int)floor(log10(fabs(value)) + 1e-9);
+        int exponent = (int)floor(log10(fmax(fabs(a->least), fabs(a->most))) + 1e-9);
 
         snprintf(text, size, "%.*fe%d", digits + exponent > 0 ? digits + exponent : 0,
                  value / pow(10, exponent), exponent);
@@ -147,11 +147,12 @@ static int tick(const struct dry_axis *a, int i, double *value)
     return i < 100 && *value <= a->most + 1e-6 * a->step;
 }
 
-static void x_axis(struct dry_chart *c, const char *title)
+void dry_chart_x_axis(struct dry_chart *c, const char *title)
 {
     char text[48];
     double v;
 
+    dry_page_put(c->page, "<path class=\"axis\" d=\"M%.1f %.1fH%.1f\"/>", c->left, c->bottom, c->right);
     for (int i = 0; tick(&c->x, i, &v); i++) {
         double x = dry_chart_x(c, v);
 
@@ -182,11 +183,10 @@ void dry_chart_axes(struct dry_chart *c, const char *x_title, const char *y_titl
         dry_page_put(c->page, "<text class=\"end\" x=\"%.1f\" y=\"%.1f\">%s</text>", c->left - 7, y + 4,
                      text);
     }
-    dry_page_put(c->page, "<path class=\"axis\" d=\"M%.1f %.1fH%.1f\"/>", c->left, c->bottom, c->right);
-    x_axis(c, x_title);
+    dry_chart_x_axis(c, x_title);
     if (y_title) {
         dry_page_put(c->page, "<text class=\"name\" x=\"%.1f\" y=\"%.1f\">",
-                     c->left - 44 > 2 ? c->left - 44 : 2, c->top - 9);
+                     c->left - 44 > 2 ? c->left - 44 : 2, c->top - 13);
         dry_page_text(c->page, y_title);
         dry_page_put(c->page, "</text>\n");
     }
@@ -248,7 +248,8 @@ size_t dry_chart_thin(const double *x, const double *y, size_t n, size_t most, s
 void dry_chart_curve(struct dry_chart *c, const struct dry_curve *curve)
 {
     size_t keep[DRY_CHART_POINTS];
-    size_t n = dry_chart_thin(curve->x, curve->y, curve->n, DRY_CHART_POINTS, keep);
+    size_t n =
+        dry_chart_thin(curve->x, curve->y, curve->n, curve->most ? curve->most : DRY_CHART_POINTS, keep);
     struct dry_page *p = c->page;
 
     if (n == 0)

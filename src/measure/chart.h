@@ -41,6 +41,7 @@ struct dry_curve {
     const char *name, *colour;
     double width, opacity;
     int dashes, dots; /* a dot at each point, where they are few */
+    size_t most;      /* points that are drawn; 0: DRY_CHART_POINTS, which is the most */
 };
 
 /* Local. Least and most of y's numbers into *least and *most, which may hold earlier ones; start from
@@ -61,6 +62,8 @@ void dry_chart_close(struct dry_page *p);
 /* Local. Grid, ticks and texts of both axes; x_title NULL: ticks of x without texts (a panel above others).
  */
 void dry_chart_axes(struct dry_chart *c, const char *x_title, const char *y_title);
+/* Local. The axis of x alone. */
+void dry_chart_x_axis(struct dry_chart *c, const char *title);
 /* Local. Opens and closes the group of a plot, which the page's script reads values from. */
 void dry_chart_group(struct dry_chart *c, const char *x_name, const char *x_unit, const char *y_unit);
 void dry_chart_group_end(struct dry_chart *c);

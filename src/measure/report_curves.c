@@ -156,8 +156,8 @@ static int small_curve(struct dry_page *p, const struct dry_report *r, const cha
 
         dry_page_put(p,
                      "<path class=\"rule\" d=\"M%.1f %.1fH%.1f\"/><text class=\"end\" x=\"%.1f\" "
-                     "y=\"%.1f\">clipped above %s</text>\n",
-                     c.left, at, c.right, c.right, at - 5, dry_words_real(norm).text);
+                     "y=\"%.1f\">clipped above %g</text>\n",
+                     c.left, at, c.right, c.right, at - 5, norm);
     }
     dry_chart_group_end(&c);
     dry_chart_close(p);
@@ -323,7 +323,7 @@ static void scaling_points(struct dry_chart *c, const json_t *rows)
 
 int dry_draw_scaling(struct dry_page *p, const struct dry_report *r)
 {
-    struct dry_chart c = {.page = p, .left = 56, .right = 430, .top = 24, .bottom = 256};
+    struct dry_chart c = {.page = p, .left = 56, .right = 392, .top = 24, .bottom = 256};
     const json_t *rows = json_object_get(r->scaling, "rows"), *row;
     double most = 1;
     size_t i;

@@ -238,14 +238,11 @@ static int same_moment(const struct dry_history_row *a, const struct dry_history
 /* The rows of a moment, one per rank, as one. */
 static struct dry_report_moment moment_of(struct dry_history_row *const *row, size_t n)
 {
-    struct dry_report_moment m = {.start = row[0]->start,
-                                  .ranks = (int)n,
-                                  .phase = row[0]->phase,
-                                  .step = row[0]->step,
-                                  .at = INFINITY};
+    struct dry_report_moment m = {
+        .start = row[0]->start, .ranks = (int)n, .phase = row[0]->phase, .step = row[0]->step};
 
     for (size_t i = 0; i < n; i++) {
-        m.at = fmin(m.at, row[i]->began);
+        m.at += row[i]->began / (double)n;
         m.seconds += row[i]->seconds / (double)n;
         for (int s = 0; s < DRY_STAGES; s++) {
             m.stage[s] += row[i]->stage[s] / (double)n;
@@ -337,6 +334,9 @@ static void add_mark(struct dry_report *r, const struct dry_report_moment *m, en
     struct dry_report_mark *mark = &r->mark[r->marks];
 
     if (!(m->slowest[stage] > 0))
+        return;
+    /* what is saved once more behind the last step */
+    if (m->phase == DRY_PHASE_END && r->marks && r->mark[r->marks - 1].stage == stage)
         return;
     mark->stage = stage;
     mark->step = m->step ? m->step : r->done;

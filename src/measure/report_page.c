@@ -88,11 +88,11 @@ static void facts(struct dry_page *p, const struct dry_report *r)
     if (count) {
         dry_page_put(p,
                      "<h2>Contract</h2>\n<p class=\"note\">What the run keeps on any number of ranks.</p>\n");
-        dry_report_facts(p, fact, count);
+        dry_report_facts(p, fact, count, 2);
     }
     count = dry_report_versions(r, fact);
     dry_page_put(p, "<h2>Where it ran, and with what</h2>\n");
-    dry_report_facts(p, fact, count);
+    dry_report_facts(p, fact, count, 1);
 }
 
 enum dry_status dry_report_html(const struct dry_history *h, const json_t *scaling_json, const char *path)

@@ -30,6 +30,6 @@ void dry_report_verdict(struct dry_page *p, const struct dry_report *r);
 void dry_report_account(struct dry_page *p, const struct dry_report *r);
 void dry_report_scaling(struct dry_page *p, const struct dry_report *r);
 void dry_report_starts(struct dry_page *p, const struct dry_report *r);
-void dry_report_facts(struct dry_page *p, const struct dry_report_fact *fact, int count);
+void dry_report_facts(struct dry_page *p, const struct dry_report_fact *fact, int count, int columns);
 
 #endif

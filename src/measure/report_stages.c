@@ -164,8 +164,9 @@ static void label_cut(struct dry_chart *c, const struct bar *bar, size_t n)
 
         if (bar[i].seconds <= c->y.most * 1.0001 || x - 24 < free_from)
             continue;
-        dry_page_put(c->page, "<text class=\"mid small\" x=\"%.1f\" y=\"%.1f\">&#9650; %s</text>\n", x,
-                     c->top - 4, dry_words_seconds(bar[i].seconds).text);
+        dry_page_put(c->page, "<text class=\"%s small\" x=\"%.1f\" y=\"%.1f\">&#9650; %s</text>\n",
+                     x + 28 > c->right ? "end" : "mid", x + 28 > c->right ? c->right + 8 : x, c->top - 4,
+                     dry_words_seconds(bar[i].seconds).text);
         free_from = x + 24;
     }
 }
@@ -185,7 +186,7 @@ int dry_draw_steps(struct dry_page *p, const struct dry_report *r)
         return 0;
     }
     c.x = dry_axis_fit((double)first - 0.5, (double)last + 0.5, 12, DRY_AXIS_WHOLE, 1);
-    c.y = dry_axis_fit(0, bars_top(bar, n), 5, DRY_AXIS_REAL, 0);
+    c.y = dry_axis_fit(0, 1.04 * bars_top(bar, n), 5, DRY_AXIS_REAL, 1);
     dry_draw_begin(p, "wide", "Each step's seconds by stage");
     dry_chart_open(p, DRY_CHART_WIDE, 314, "Seconds of each step, stacked by stage");
     dry_chart_axes(&c, "step", NULL);
@@ -249,7 +250,6 @@ int dry_draw_ranks(struct dry_page *p, const struct dry_report *r)
     if (!(most > 0))
         return 0;
     c.x = dry_axis_fit(0, most, 10, DRY_AXIS_TIME, 1);
-    c.y = dry_axis_fit(0, 1, 1, DRY_AXIS_REAL, 1);
     dry_draw_begin(p, "wide", "Each rank's seconds in total by stage");
     dry_chart_open(p, DRY_CHART_WIDE, height + 46, "Seconds of each rank, stacked by stage");
     for (int i = 0; i < shown; i++) {
@@ -257,8 +257,7 @@ int dry_draw_ranks(struct dry_page *p, const struct dry_report *r)
 
         draw_rank(&c, r->rank_stage[rank], rank, c.top + 24.0 * i + 2);
     }
-    c.y.step = 2; /* no grid */
-    dry_chart_axes(&c, "time of the latest start", NULL);
+    dry_chart_x_axis(&c, r->starts > 1 ? "time of the latest start" : "time");
     dry_chart_close(p);
     if (shown < r->ranks)
         dry_page_put(p, "<p class=\"note\">%d of %d ranks, at even distances.</p>\n", shown, r->ranks);

@@ -12,6 +12,7 @@
 
 #include "base/file.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -44,7 +45,8 @@ void dry_report_head(struct dry_page *p, const struct dry_report *r)
                  : r->good < 0 ? "bad"
                                : "open",
                  r->outcome);
-    dry_page_text(p, dry_path_base(dry_report_text_at(r, "base", "base not known")));
+    dry_page_text(
+        p, dry_report_text_at(r, "options.base.value", dry_report_text_at(r, "base", "base not known")));
     if (ranks >= 1)
         dry_page_put(p, ", %.0f rank%s", ranks, ranks == 1 ? "" : "s");
     if (dry_report_at(r, "backend")) {
@@ -159,9 +161,11 @@ void dry_report_verdict(struct dry_page *p, const struct dry_report *r)
     dry_page_put(p, "<h2>Verdict</h2>\n");
     for (int i = 0; i < r->verdict.findings; i++) {
         const struct dry_finding *f = &r->verdict.finding[i];
+        const char *name = dry_cause_name(f->cause);
 
-        dry_page_put(p, "<div class=\"box\"><h3>%s", i == 0 && r->verdict.findings > 1 ? "First: " : "");
-        dry_page_text(p, dry_cause_name(f->cause));
+        dry_page_put(p, "<div class=\"box%s\"><h3>", f->cause == DRY_CAUSE_HEALTHY ? " well" : "");
+        dry_page_put(p, "%c", toupper((unsigned char)*name));
+        dry_page_text(p, name + 1);
         if (f->cause != DRY_CAUSE_HEALTHY)
             dry_page_put(p, ", up to %s of the time", dry_words_share(f->share).text);
         dry_page_put(p, "</h3>\n");
@@ -231,7 +235,7 @@ void dry_report_account(struct dry_page *p, const struct dry_report *r)
                  "<div class=\"wide-table\"><table><thead><tr><th>stage</th><th "
                  "class=\"n\">share</th>%s</tr></thead><tbody>\n",
                  a->ranks > 1 ? "<th class=\"n\">least</th><th class=\"n\">median</th><th "
-                                "class=\"n\">most</th><th class=\"n\">slowest</th>"
+                                "class=\"n\">most</th><th class=\"n\">most at</th>"
                               : "<th class=\"n\">time</th>");
     for (int i = 0; i < DRY_STAGES; i++)
         account_row(p, a, dry_draw_order(i), all);
@@ -315,15 +319,14 @@ void dry_report_starts(struct dry_page *p, const struct dry_report *r)
     dry_page_put(p, "</tbody></table></div>\n");
 }
 
-void dry_report_facts(struct dry_page *p, const struct dry_report_fact *fact, int count)
+void dry_report_facts(struct dry_page *p, const struct dry_report_fact *fact, int count, int columns)
 {
-    dry_page_put(p, "<table class=\"facts\"><tbody>\n");
+    dry_page_put(p, "<dl class=\"%s\">\n", columns > 1 ? "two" : "one");
     for (int i = 0; i < count; i++) {
-        dry_page_put(p, "<tr>");
-        dry_page_element(p, "th", NULL, fact[i].name);
-        dry_page_put(p, "<td>");
-        dry_page_text(p, fact[i].text);
-        dry_page_put(p, "</td></tr>\n");
+        dry_page_put(p, "<div>");
+        dry_page_element(p, "dt", NULL, fact[i].name);
+        dry_page_element(p, "dd", NULL, fact[i].text);
+        dry_page_put(p, "</div>\n");
     }
-    dry_page_put(p, "</tbody></table>\n");
+    dry_page_put(p, "</dl>\n");
 }

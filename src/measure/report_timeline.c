@@ -89,20 +89,21 @@ enum { LANES = sizeof lanes / sizeof *lanes };
 
 /* One device's or process's numbers by rising time; all of them lie behind each other in x and y. */
 struct series {
-    int rank, index;
+    int rank, index, start;
     size_t first, n;
+    size_t device; /* number of the device or process, which has a series for each start */
 };
 
 struct lines {
     struct series *series;
-    size_t count;
+    size_t count, devices;
     double *x, *y; /* [samples] */
     const struct dry_history_sample **sample;
     size_t n;
 };
 
 /* A GPU is known by index on its host, which is told by rank where ranks have hosts of their own. */
-static int same_series(const struct dry_history_sample *a, const struct dry_history_sample *b)
+static int same_device(const struct dry_history_sample *a, const struct dry_history_sample *b)
 {
     return a->index == b->index && a->rank == b->rank;
 }
@@ -146,9 +147,13 @@ static enum dry_status gather(const struct dry_report *r, int gpu, struct lines 
     if (l->n)
         qsort(l->sample, l->n, sizeof *l->sample, by_series);
     for (size_t i = 0; i < l->n; i++) {
-        if (i == 0 || !same_series(l->sample[i - 1], l->sample[i]))
-            l->series[l->count++] =
-                (struct series){.rank = l->sample[i]->rank, .index = l->sample[i]->index, .first = i};
+        const struct dry_history_sample *s = l->sample[i], *last = i ? l->sample[i - 1] : NULL;
+
+        if (!last || !same_device(last, s))
+            l->devices++;
+        if (!last || !same_device(last, s) || last->start != s->start)
+            l->series[l->count++] = (struct series){
+                .rank = s->rank, .index = s->index, .start = s->start, .first = i, .device = l->devices - 1};
         l->series[l->count - 1].n++;
         l->x[i] = r->offset[l->sample[i]->start] + l->sample[i]->at;
     }
@@ -176,11 +181,27 @@ static void name_of(const struct series *s, char *text, size_t size)
         snprintf(text, size, "rank %d", s->rank);
 }
 
+/* The label stands at a device's last value, and only where that is in the latest start. */
+static void label_series(struct dry_chart *c, const struct lines *l, const struct series *s, const char *name,
+                         int latest)
+{
+    size_t last = s->n;
+
+    while (last > 0 && !isfinite(l->y[s->first + last - 1]))
+        last--;
+    if (last > 0 && s->start == latest)
+        dry_chart_label(c, l->y[s->first + last - 1], dry_ink[s->device % DRY_INKS], name);
+}
+
 static void draw_series(struct dry_chart *c, const struct lines *l)
 {
+    int latest = 0;
+
+    for (size_t i = 0; i < l->count; i++)
+        latest = l->series[i].start > latest ? l->series[i].start : latest;
     for (size_t i = 0; i < l->count; i++) {
         const struct series *s = &l->series[i];
-        size_t last = s->n;
+        size_t share = DRY_CHART_POINTS * s->n * l->devices / l->n;
         char name[48];
 
         name_of(s, name, sizeof name);
@@ -188,13 +209,13 @@ static void draw_series(struct dry_chart *c, const struct lines *l)
                                                .y = l->y + s->first,
                                                .n = s->n,
                                                .name = name,
-                                               .colour = dry_ink[i % DRY_INKS],
+                                               .colour = dry_ink[s->device % DRY_INKS],
                                                .width = 1.5,
-                                               .opacity = 0.9});
-        while (last > 0 && !isfinite(l->y[s->first + last - 1]))
-            last--;
-        if (last > 0)
-            dry_chart_label(c, l->y[s->first + last - 1], dry_ink[i % DRY_INKS], name);
+                                               .opacity = 0.9,
+                                               .most = share < 8                  ? 8
+                                                       : share > DRY_CHART_POINTS ? DRY_CHART_POINTS
+                                                                                  : share});
+        label_series(c, l, s, name, latest);
     }
     dry_chart_labels(c);
 }
@@ -245,10 +266,12 @@ static enum dry_status draw_band(struct dry_chart *c, const struct lines *l, dou
     return DRY_OK;
 }
 
+/* NVML's reasons: the power cap; hardware slowdown, software and hardware thermal, power brake. */
+static const uint64_t power_cap = 0x4, hot_or_hard = 0x8 | 0x20 | 0x40 | 0x80;
+
 /* Under the clock: when the card was held back. */
 static void draw_throttle(struct dry_chart *c, const struct lines *l)
 {
-    static const uint64_t power_cap = 0x4, hot_or_hard = 0x8 | 0x20 | 0x40 | 0x80;
     const char *kind[2] = {"power cap", "heat or hardware"}, *colour[2] = {"#f0a030", "#cc3d10"};
 
     for (int k = 0; k < 2; k++) {
@@ -380,6 +403,14 @@ static void draw_marks(struct dry_chart *c, const struct dry_report *r, double b
                      dry_chart_x(c, r->offset[s]), 4, bottom, dry_chart_x(c, r->offset[s]) + 4, s + 1);
 }
 
+static int throttled(const struct dry_report *r)
+{
+    for (size_t i = 0; i < r->h->samples; i++)
+        if (r->h->sample[i].throttle & (power_cap | hot_or_hard))
+            return 1;
+    return 0;
+}
+
 static void marks_legend(struct dry_page *p, const struct dry_report *r)
 {
     int kinds[DRY_STAGES] = {0};
@@ -398,6 +429,10 @@ static void marks_legend(struct dry_page *p, const struct dry_report *r)
         dry_page_put(
             p, "The run was started %d times: the starts follow each other without the pauses between. ",
             r->starts);
+    if (throttled(r))
+        dry_page_put(
+            p, "Under the SM clock: <b style=\"color:#f0a030\">&#9644;</b> held back by the power cap, <b "
+               "style=\"color:#cc3d10\">&#9644;</b> by heat or hardware. ");
     dry_page_put(p, "Time counts from the start of the first process.</p>\n");
 }
 
@@ -411,12 +446,12 @@ static int is_shown(const struct lane *lane, const struct lines *gpu)
 static void draw_lane(struct dry_chart *c, const struct lane *lane, const struct lines *l, double most,
                       double length, int last)
 {
-    c->y = dry_axis_fit(0, fmax(most, lane->most), 3, DRY_AXIS_REAL, 0);
+    c->y = dry_axis_fit(0, fmax(1.06 * most, lane->most), 4, DRY_AXIS_REAL, 1);
     dry_chart_axes(c, last ? "" : NULL, NULL);
     dry_page_put(c->page, "<text class=\"name\" x=\"12\" y=\"%.1f\">%s, %s</text>\n", c->top - 8, lane->name,
                  lane->unit);
     dry_chart_group(c, "", "time", lane->unit);
-    if (l->count <= SERIES)
+    if (l->devices <= SERIES)
         draw_series(c, l);
     else if (draw_band(c, l, length))
         c->page->failed = 1;

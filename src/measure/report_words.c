@@ -33,8 +33,10 @@ static const char *number(const struct dry_report *r, const char *path, char tex
 {
     double value = dry_report_number_at(r, path);
 
-    snprintf(text, 48, "%s",
-             value == floor(value) ? dry_words_count(value).text : dry_words_real(value).text);
+    if (value == floor(value))
+        snprintf(text, 48, "%s", dry_words_count(value).text);
+    else
+        snprintf(text, 48, "%g", value);
     return isfinite(value) ? text : "";
 }
 
@@ -73,7 +75,7 @@ int dry_report_contract(const struct dry_report *r, struct dry_report_fact *fact
         number(r, "contract.steps_per_epoch", b));
     add(fact, &n, "records", "%s, %s time%s each", number(r, "contract.records", a),
         number(r, "contract.epochs", b), dry_report_number_at(r, "contract.epochs") == 1 ? "" : "s");
-    add(fact, &n, "longest record", "%s tokens", number(r, "contract.max_seq_length", a));
+    add(fact, &n, "record limit", "%s tokens", number(r, "contract.max_seq_length", a));
     add(fact, &n, "learning rate", "%s, %s", number(r, "contract.learning_rate", a),
         dry_report_text_at(r, "contract.schedule", ""));
     add(fact, &n, "warm-up", "%s steps", number(r, "contract.warmup_steps", a));
@@ -127,7 +129,8 @@ static void add_devices(const struct dry_report *r, struct dry_report_fact *fact
         dry_report_value(json_object_get(d, "threads"), threads, sizeof threads);
         snprintf(ranks, sizeof ranks, same > 1 ? "ranks %zu to %zu" : "rank %zu", i, i + same - 1);
         add(fact, n, ranks, "%s%s%s%s%s%s%s", name, *driver ? ", driver " : "", driver,
-            *threads ? ", threads " : "", threads, *host ? ", on " : "", host);
+            !strstr(name, "thread") && *threads ? ", threads " : "", strstr(name, "thread") ? "" : threads,
+            *host ? ", on " : "", host);
     }
 }
 
