@@ -6,9 +6,12 @@
 
 #include "command/finetune.h"
 
+#include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/number.h"
+#include "measure/report.h"
+#include "measure/verdict.h"
 #include "train/rate.h"
 
 #include <math.h>
@@ -293,10 +296,114 @@ enum dry_status dry_finetune_open_run(struct dry_finetune *f)
 
 /* ---- the end ---- */
 
+/* What the end is told from. */
+struct end {
+    struct dry_history *history;
+    struct dry_account account;
+    struct dry_verdict verdict;
+    int known; /* account and verdict are */
+};
+
+/* The run's own folder read back. */
+static enum dry_status look_back(const struct dry_finetune *f, struct end *e)
+{
+    static const struct dry_account_range whole = {.start = -1, .whole = 1};
+    const char *output = f->call->config->output;
+    enum dry_status status = dry_history_open(output, &e->history);
+
+    if (status)
+        return status;
+    if (e->history->rows == 0) {
+        dry_warn("%s: where time went is not known: stages.csv has no line", output);
+        return DRY_OK;
+    }
+    status = dry_account_make(e->history, &whole, &e->account);
+    if (!status)
+        status = dry_verdict_make(e->history, &e->verdict);
+    e->known = !status;
+    return status;
+}
+
+/* The most memory that was seen in use on rank 0's device, or by its process, beside what was laid out. */
+static void say_memory(const struct dry_finetune *f, const struct dry_history *h)
+{
+    char planned[16], used[16];
+    double most = 0;
+    int device = 0;
+
+    for (size_t i = 0; i < h->samples; i++) {
+        const struct dry_history_sample *s = &h->sample[i];
+
+        if (s->rank != 0 || s->start != h->row[h->rows - 1].start || (device && s->index < 0) ||
+            !(s->memory > 0))
+            continue;
+        if (s->index >= 0 && !device)
+            most = 0;
+        device |= s->index >= 0;
+        most = s->memory > most ? s->memory : most;
+    }
+    if (!(most > 0))
+        return;
+    dry_bytes_text((double)f->layout.total, planned);
+    dry_bytes_text(most, used);
+    fprintf(stderr, "  memory: %s laid out for a rank; at most %s in use %s\n", planned, used,
+            device ? "on rank 0's GPU" : "by rank 0's process, its libraries and maps of files included");
+}
+
+/* For people, on standard error. */
+static void show(const struct dry_finetune *f, const struct end *e)
+{
+    if (dry_log_level_now() < DRY_LOG_INFO)
+        return;
+    fprintf(stderr, "\n");
+    dry_account_print(stderr, &e->account);
+    say_memory(f, e->history);
+    fprintf(stderr, "\n");
+    dry_verdict_print(stderr, &e->verdict);
+}
+
+/* report.txt and report.html from what run.json now says. */
+static enum dry_status write_reports(const struct dry_finetune *f, struct dry_history *h)
+{
+    const char *output = f->call->config->output;
+    char *run = dry_path_join(output, "run.json"), *text = dry_path_join(output, "report.txt"),
+         *page = dry_path_join(output, "report.html");
+    enum dry_status status = run && text && page ? DRY_OK : DRY_ERR_MEMORY;
+
+    json_decref(h->run);
+    h->run = NULL;
+    if (!status)
+        status = dry_json_read(run, &h->run);
+    if (!status)
+        status = dry_report_text(h, text);
+    if (!status)
+        status = dry_report_html(h, NULL, page);
+    if (!status)
+        dry_info("report: %s, %s", text, page);
+    dry_free(run);
+    dry_free(text);
+    dry_free(page);
+    return status;
+}
+
 enum dry_status dry_finetune_finish(struct dry_finetune *f, const struct dry_loop *l, enum dry_status outcome)
 {
-    struct dry_run *run = f->run;
+    struct end e = {.known = 0};
+    struct dry_run_end end = {.results = dry_finetune_results(f, l)};
+    enum dry_status told = look_back(f, &e), written;
 
+    if (e.known) {
+        end.account = dry_account_json(&e.account);
+        end.verdict = dry_verdict_json(&e.verdict);
+    }
+    written = dry_run_finish(f->run, outcome, &f->stages, &end);
     f->run = NULL;
-    return dry_run_finish(run, outcome, &f->stages, dry_finetune_results(f, l));
+    if (e.known && (!outcome || outcome == DRY_STOPPED))
+        show(f, &e);
+    if (!told && !written)
+        told = write_reports(f, e.history);
+    if (told) /* the finder has said what is wrong: what was trained is there, and can be reported on later */
+        dry_warn("%s: no report of this run was written; drydock report writes one", f->call->config->output);
+    dry_history_close(e.history);
+    return written;
 }

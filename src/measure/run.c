@@ -110,15 +110,25 @@ enum dry_status dry_run_validation(struct dry_run *r, const struct dry_validatio
                                                  "supervised", (json_int_t)v->supervised, "best", v->best));
 }
 
-enum dry_status dry_run_finish(struct dry_run *r, enum dry_status outcome, const struct dry_stages *stages,
-                               json_t *results)
+/* Takes the value. */
+static int add(json_t *root, const char *key, json_t *value)
 {
+    return value ? json_object_set_new(root, key, value) : 0;
+}
+
+enum dry_status dry_run_finish(struct dry_run *r, enum dry_status outcome, const struct dry_stages *stages,
+                               const struct dry_run_end *given)
+{
+    static const struct dry_run_end nothing;
+    const struct dry_run_end *end = given ? given : &nothing;
     enum dry_status status = DRY_OK;
     char now[40];
     int bad;
 
     if (!r) {
-        json_decref(results);
+        json_decref(end->results);
+        json_decref(end->account);
+        json_decref(end->verdict);
         return DRY_OK;
     }
     dry_clock_iso(now, sizeof now);
@@ -128,8 +138,9 @@ enum dry_status dry_run_finish(struct dry_run *r, enum dry_status outcome, const
                               json_string(outcome == DRY_OK ? "done" : dry_status_name(outcome))) ||
           bad;
     bad = json_object_set_new(r->root, "stages", dry_manifest_stages(stages, NULL)) || bad;
-    if (results)
-        bad = json_object_set_new(r->root, "results", results) || bad;
+    bad = add(r->root, "results", end->results) || bad;
+    bad = add(r->root, "account", end->account) || bad;
+    bad = add(r->root, "verdict", end->verdict) || bad;
     if (bad) {
         dry_error("%s: no memory for the run's end", r->path);
         status = DRY_ERR_MEMORY;

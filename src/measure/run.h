@@ -45,10 +45,14 @@ enum dry_status dry_run_start(const char *output, const struct dry_manifest *m, 
 enum dry_status dry_run_step(struct dry_run *r, const struct dry_step_report *s,
                              const struct dry_stages *stages);
 enum dry_status dry_run_validation(struct dry_run *r, const struct dry_validation_report *v);
-/* Local. Adds end time, exit status, stages and results (taken; may be NULL) to run.json; frees r. r NULL:
- * nothing. */
+/* What run.json gets at the end; each is taken, and may be NULL. */
+struct dry_run_end {
+    json_t *results;
+    json_t *account, *verdict; /* dry_account_json and dry_verdict_json of the start as a whole */
+};
+/* Local. Adds end time, exit status, stages and `end` (may be NULL) to run.json; frees r. r NULL: nothing. */
 enum dry_status dry_run_finish(struct dry_run *r, enum dry_status outcome, const struct dry_stages *stages,
-                               json_t *results);
+                               const struct dry_run_end *end);
 /* Local. The manifest without what belongs to one start (ranks, host), as JSON text for checkpoints;
  * dry_free. NULL: no memory. */
 char *dry_run_manifest_text(const struct dry_run *r);
@@ -58,6 +62,8 @@ char *dry_run_manifest_text(const struct dry_run *r);
 enum dry_status dry_run_contract(const char *output, struct dry_contract *k, json_t **options, int *found);
 /* Local. Versions of this build, for run.json and --version; caller decrefs. NULL: no memory. */
 json_t *dry_build_json(void);
+/* The machine that this process runs on, for run.json; caller decrefs. NULL: no memory. */
+json_t *dry_host_json(void);
 
 /* Progress: "step 10/234 loss 1.2345 lr 2.00e-04 norm 0.51 tok/s 1234 eta 0:12": on a terminal rewritten in
  * place, in a log one line every `interval` steps, at the first and at the last. Local to rank 0. */
