@@ -46,7 +46,7 @@ static void cpu_name(char *name, size_t size)
         fclose(file);
 }
 
-static json_t *host_json(void)
+json_t *dry_host_json(void)
 {
     struct utsname u;
     char cpu[128], folder[4096];
@@ -181,7 +181,7 @@ json_t *dry_manifest_json(const struct dry_manifest *m, const json_t *earlier)
     bad = bad || json_object_set_new(root, "base", json_string(m->base));
     bad = bad || json_object_set_new(root, "options", json_incref(m->options));
     bad = bad || json_object_set_new(root, "backend", json_string(m->backend));
-    bad = bad || json_object_set_new(root, "host", host_json());
+    bad = bad || json_object_set_new(root, "host", dry_host_json());
     bad = bad || json_object_set_new(root, "build", dry_build_json());
     bad = bad || json_object_set_new(root, "libraries", libraries);
     bad = bad || add_machine(root, m);

@@ -658,6 +658,25 @@ enum dry_status dry_checkpoint_newest(const char *output, int64_t *step)
     return status;
 }
 
+enum dry_status dry_checkpoint_after(const char *output, int64_t step, int64_t *next)
+{
+    char *folder = dry_path_join(output, "checkpoints");
+    enum dry_status status;
+    int64_t *steps = NULL, found = -1;
+    size_t count = 0;
+
+    if (!folder)
+        return DRY_ERR_MEMORY;
+    status = list_steps(folder, &steps, &count);
+    for (size_t i = 0; i < count && steps[i] > step; i++)
+        found = steps[i];
+    if (!status)
+        *next = found;
+    dry_free(steps);
+    dry_free(folder);
+    return status;
+}
+
 /* checkpoints/before-change-N with the first N that is free. */
 static char *aside_folder(const char *output)
 {

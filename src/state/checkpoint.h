@@ -43,6 +43,8 @@ enum dry_status dry_checkpoint_find(const char *output, const char *which, const
                                     char **path);
 /* Local. Step of the newest checkpoint by name, whole or not; -1: there is none. IO. */
 enum dry_status dry_checkpoint_newest(const char *output, int64_t *step);
+/* Local. Step of the first checkpoint after a step, by name; -1: there is none. IO, MEMORY. */
+enum dry_status dry_checkpoint_after(const char *output, int64_t step, int64_t *next);
 /* Local. Moves all checkpoints but `except` (a step) into checkpoints/before-change-N: they are of another
  * contract. IO. */
 enum dry_status dry_checkpoint_set_aside(const char *output, int64_t except);
