@@ -3,7 +3,7 @@
  * is set.
  *
  * DRY_FAULT="alloc:N", "write:N", "fsync:N", "edit:N", "kill-step:N", "kill-save:N", "sigterm:N", "sigint:N",
- * "sigusr1:N" (at a step), "sigterm-validation:N", "forward:N"; on GPUs: "cuda:N",
+ * "sigusr1:N" (at a step), "sigterm-validation:N", "forward:N", "evaluate:N"; on GPUs: "cuda:N",
  * "cublas:N", "cudnn:N", "nccl:N" (a checked call fails), "cuda-memory:N" (an allocation there), "stray:N" (a
  * kernel with the N-th micro-batch writes where nothing is).
  *

@@ -7,6 +7,7 @@
 
 #include "train/loop.h"
 
+#include "base/fault.h"
 #include "base/log.h"
 #include "base/memory.h"
 
@@ -24,6 +25,10 @@ static enum dry_status evaluate_share(struct dry_comm *comm, struct dry_engine *
 
         if (owner[m] != dry_comm_rank(comm))
             continue;
+        if (dry_fault("evaluate")) {
+            dry_error("evaluation: failed on purpose (DRY_FAULT)");
+            return DRY_ERR_DEVICE;
+        }
         status = dry_loader_load(loader, s, m, &batch);
         if (!status)
             status = dry_engine_batch(engine, batch, 0);
