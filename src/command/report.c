@@ -21,7 +21,7 @@ static enum dry_status print_json(const struct dry_history *h, const json_t *sca
 
     if (!root)
         return DRY_ERR_MEMORY;
-    bad = json_dumpf(root, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(15)) || putchar('\n') == EOF ||
+    bad = json_dumpf(root, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) || putchar('\n') == EOF ||
           fflush(stdout) == EOF;
     json_decref(root);
     if (bad) {
