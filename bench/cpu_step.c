@@ -28,8 +28,8 @@ enum op {
     OP_LINEAR_BACKWARD = OP_LINEAR_FORWARD + DRY_GROUPS,
     OP_ATTENTION_FORWARD = OP_LINEAR_BACKWARD + DRY_GROUPS,
     OP_ATTENTION_BACKWARD,
-    OP_SWIGLU_FORWARD,
-    OP_SWIGLU_BACKWARD,
+    OP_MLP_FORWARD,
+    OP_MLP_BACKWARD,
     OP_LOSS,
     OPS
 };
@@ -47,8 +47,8 @@ static const char *const names[OPS] = {
     "down backward",
     "attention forward",
     "attention backward",
-    "swiglu forward",
-    "swiglu backward",
+    "swiglu, down forward",
+    "down, swiglu, gate up backward",
     "loss",
 };
 
@@ -101,14 +101,19 @@ static enum dry_status timed_attention_backward(struct dry_backend *b, int64_t l
 {
     TIMED(OP_ATTENTION_BACKWARD, inner->attention_backward(b, l, qkv, raw, o, lse, d_o, dqkv));
 }
-static enum dry_status timed_swiglu_forward(struct dry_backend *b, const void *gate_up, void *y)
+static enum dry_status timed_normed_backward(struct dry_backend *b, int64_t l, enum dry_norm n, const void *x,
+                                             void *normed, int again, const void *dy, void *dx)
 {
-    TIMED(OP_SWIGLU_FORWARD, inner->swiglu_forward(b, gate_up, y));
+    TIMED(OP_LINEAR_BACKWARD + (int)DRY_GROUP_QKV, inner->normed_backward(b, l, n, x, normed, again, dy, dx));
 }
-static enum dry_status timed_swiglu_backward(struct dry_backend *b, const void *gate_up, const void *dy,
-                                             void *d)
+static enum dry_status timed_mlp_forward(struct dry_backend *b, int64_t l, const void *gate_up,
+                                         const void *residual, void *act, void *y)
 {
-    TIMED(OP_SWIGLU_BACKWARD, inner->swiglu_backward(b, gate_up, dy, d));
+    TIMED(OP_MLP_FORWARD, inner->mlp_forward(b, l, gate_up, residual, act, y));
+}
+static enum dry_status timed_mlp_backward(struct dry_backend *b, int64_t l, const struct dry_mlp *m)
+{
+    TIMED(OP_MLP_BACKWARD, inner->mlp_backward(b, l, m));
 }
 static enum dry_status timed_loss(struct dry_backend *b, const void *x, void *dx)
 {
@@ -127,8 +132,9 @@ static struct dry_backend_ops wrap(const struct dry_backend_ops *ops)
     t.linear_backward = timed_linear_backward;
     t.attention_forward = timed_attention_forward;
     t.attention_backward = timed_attention_backward;
-    t.swiglu_forward = timed_swiglu_forward;
-    t.swiglu_backward = timed_swiglu_backward;
+    t.normed_backward = timed_normed_backward;
+    t.mlp_forward = timed_mlp_forward;
+    t.mlp_backward = timed_mlp_backward;
     t.loss = timed_loss;
     return t;
 }

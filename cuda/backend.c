@@ -570,8 +570,9 @@ const struct dry_backend_ops dry_cuda_ops = {
     .linear_backward = dry_cuda_linear_backward,
     .attention_forward = dry_cuda_attention_forward,
     .attention_backward = dry_cuda_attention_backward,
-    .swiglu_forward = dry_cuda_swiglu_forward,
-    .swiglu_backward = dry_cuda_swiglu_backward,
+    .normed_backward = dry_cuda_normed_backward,
+    .mlp_forward = dry_cuda_mlp_forward,
+    .mlp_backward = dry_cuda_mlp_backward,
     .loss = dry_cuda_loss,
     .sums_clear = cuda_sums_clear,
     .sums_block = cuda_sums_block,
@@ -583,6 +584,6 @@ const struct dry_backend_ops dry_cuda_ops = {
     .put = cuda_put,
     .get = cuda_get,
     .sync = cuda_sync,
-};
     .mark = dry_cuda_mark,
     .marks = dry_cuda_marks_read,
+};

@@ -65,13 +65,10 @@ static dry_bf16 *device_random(size_t n)
     return p;
 }
 
-static enum dry_status op_run(const struct group *g, enum op op, const struct buffers *b, int set)
+static enum dry_status op_run(const struct dry_cuda_group *g, enum op op, const struct buffers *b, int set)
 {
     struct dry_cuda *c = g->c;
     dry_bf16 *x = b->x[set], *dy = b->dy[set];
-    struct run run[3];
-    int runs = runs_make(g, run);
-    enum dry_status status = DRY_OK;
 
     switch (op) {
     case OP_FORWARD:
@@ -83,13 +80,11 @@ static enum dry_status op_run(const struct group *g, enum op op, const struct bu
         return dry_cuda_gemm(c, 0, g->tokens, g->in, g->out + (op == OP_BACKWARD ? g->columns : 0), dy,
                              g->y_pitch, g->weight, g->w_pitch, 0, NULL, 0, NULL, b->dx, g->x_pitch);
     case OP_XA:
-        return product_xa(g, x);
+        return dry_cuda_group_xa(g, x);
     case OP_DY:
-        return product_dy(g, dy);
+        return dry_cuda_group_dy(g, dy);
     default:
-        for (int i = 0; i < runs && !status; i++)
-            status = run_da(g, &run[i], x, dy + g->out);
-        return status;
+        return dry_cuda_group_da(g, x, dy);
     }
 }
 
@@ -101,7 +96,7 @@ static int ascending(const void *a, const void *b)
 }
 
 /* Milliseconds of one, the median of some rounds. */
-static double op_time(const struct group *g, enum op op, const struct buffers *b)
+static double op_time(const struct dry_cuda_group *g, enum op op, const struct buffers *b)
 {
     cudaStream_t stream = g->c->stream;
     float ms[ROUNDS];
@@ -126,9 +121,9 @@ static double op_time(const struct group *g, enum op op, const struct buffers *b
 static void group_time(struct dry_cuda *c, enum dry_group which, double sum[OPS])
 {
     struct buffers b = {.y = NULL};
-    struct group g;
+    struct dry_cuda_group g;
 
-    group_make(c, 0, which, &g);
+    dry_cuda_group_make(c, 0, which, &g);
     for (int i = 0; i < SETS; i++) {
         b.x[i] = device_random((size_t)(g.tokens * g.x_pitch));
         b.dy[i] = device_random((size_t)(g.tokens * g.y_pitch));

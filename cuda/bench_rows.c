@@ -139,14 +139,14 @@ static cudaError_t op_run(struct bench *b, enum op op, int set)
         h.x_pitch = b->arch.hidden;
         return dry_cuda_embed_launch(&h, b->id, b->table, b->narrow[set], c->stream);
     case OP_NORM:
-        return dry_cuda_norm_forward_launch(&h, b->narrow[set], b->table, 1e-6, b->hidden[set], c->stream);
+        return dry_cuda_norm_forward_launch(&h, b->narrow[set], b->table, 1e-6, b->hidden[set], NULL, c->stream);
     case OP_NORM_BACKWARD:
         return dry_cuda_norm_backward_launch(&h, b->narrow[set], b->table, b->gradient[set], 1e-6, 1,
                                              b->hidden[set], c->stream);
     case OP_SWIGLU:
         return dry_cuda_swiglu_forward_launch(&f, b->wide[set], b->up[set], c->stream);
     case OP_SWIGLU_BACKWARD:
-        return dry_cuda_swiglu_backward_launch(&f, b->wide[set], b->up[set], b->wide[set], c->stream);
+        return dry_cuda_swiglu_backward_launch(&f, b->wide[set], b->up[set], c->stream);
     case OP_ROTARY:
     case OP_ROTARY_NORM:
         return dry_cuda_rotary_forward_launch(c, &b->layer, b->qkv[set], b->raw[set]);
@@ -176,7 +176,7 @@ static double op_bytes(const struct bench *b, enum op op)
         [OP_NORM] = 4 * h,
         [OP_NORM_BACKWARD] = 8 * h,
         [OP_SWIGLU] = 6 * f,
-        [OP_SWIGLU_BACKWARD] = 10 * f,
+        [OP_SWIGLU_BACKWARD] = 12 * f,
         [OP_ROTARY] = 4 * qk,
         [OP_ROTARY_NORM] = 6 * qk,
         [OP_ROTARY_BACKWARD] = 4 * qk,

@@ -99,7 +99,8 @@ struct dry_cuda {
     int64_t chunk;
     dry_bf16
         *kept; /* [layers, groups, T, pad] scale x A^T of forward, which backward needs; only in training */
-    float *reduce; /* scratch of two-stage reductions over rows (dA, dB) */
+    float *inverse; /* [layers, 2, T] 1 / rms of each row of the norms of forward; only with kept */
+    float *reduce;  /* scratch of two-stage reductions over rows (dA, dB) */
     size_t reduce_bytes;
     dry_bf16 *dropped; /* [T, in] dropout(x), only with dropout */
     void *attention_workspace;
@@ -110,8 +111,8 @@ struct dry_cuda {
     struct dry_cuda_gemm *gemm;
     struct dry_cuda_linear *linear;
     struct dry_cuda_attention *attention;
-};
     struct dry_cuda_marks *marks;
+};
 
 static inline struct dry_cuda *dry_cuda_of(struct dry_backend *b)
 {
@@ -127,17 +128,16 @@ static inline int64_t dry_cuda_logits_pitch(const struct dry_cuda *c)
     return (c->arch->vocab + 7) / 8 * 8;
 }
 
+/* Of a layer's norm; NULL: not in training. */
+static inline float *dry_cuda_inverse(const struct dry_cuda *c, int64_t layer, enum dry_norm n)
+{
+    return c->inverse ? c->inverse + (2 * layer + n) * c->limits.tokens : NULL;
+}
+
 /* check.c. Local. OK for cudaSuccess; else one error line with the call's name and the device, DEVICE (MEMORY
  * when out of memory). The loop adds rank, stage and step. */
 enum dry_status dry_cuda_check(const struct dry_cuda *c, cudaError_t e, const char *call);
 enum dry_status dry_cuda_check_blas(const struct dry_cuda *c, cublasStatus_t e, const char *call);
-
-/* memory.c. Sizes all device buffers (base, adapter, limits, pad set in c); with the blocks set it also
- * points into them. */
-enum dry_status dry_cuda_layout(struct dry_cuda *c, size_t *weights, size_t *state, size_t *workspace);
-/* memory.c. Device memory that is zero; NULL: said what it was for. */
-void *dry_cuda_alloc(struct dry_cuda *c, size_t bytes, const char *what);
-/* weights.c. The base's tensors to bfloat16 in place on the device, through pinned staging, several host
 /* check.c. Local. What CUDA's own last error says, which the libraries' errors hide; "none". */
 const char *dry_cuda_pending(void);
 
@@ -149,6 +149,13 @@ enum dry_status dry_cuda_marks_end(struct dry_cuda *c);
 /* marks.c. As mark and marks in compute/backend.h. */
 void dry_cuda_mark(struct dry_backend *b, int kind);
 enum dry_status dry_cuda_marks_read(struct dry_backend *b, struct dry_mark *mark, int room, int *count);
+
+/* memory.c. Sizes all device buffers (base, adapter, limits, pad set in c); with the blocks set it also
+ * points into them. */
+enum dry_status dry_cuda_layout(struct dry_cuda *c, size_t *weights, size_t *state, size_t *workspace);
+/* memory.c. Device memory that is zero; NULL: said what it was for. */
+void *dry_cuda_alloc(struct dry_cuda *c, size_t bytes, const char *what);
+/* weights.c. The base's tensors to bfloat16 in place on the device, through pinned staging, several host
  * threads. */
 enum dry_status dry_cuda_fill_weights(struct dry_cuda *c);
 /* groups.c. The pad of an adapter's buffers: elements behind every row. */
@@ -170,7 +177,8 @@ enum dry_status dry_cuda_gemm(struct dry_cuda *c, int transpose_b, int64_t m, in
 
 enum { DRY_CUDA_PIECE = 1 << 21 }; /* words of the sums that go over the host at once */
 
-/* The operations, as in compute/backend.h: elementwise.c, linear.c, attention.c, loss.c, optimizer.c */
+/* The operations, as in compute/backend.h: elementwise.c, linear.c, mlp.c, attention.c, loss.c, optimizer.c
+ */
 enum dry_status dry_cuda_embed(struct dry_backend *b, void *y);
 enum dry_status dry_cuda_norm_forward(struct dry_backend *b, int64_t layer, enum dry_norm n, const void *x,
                                       void *y);
@@ -185,9 +193,11 @@ enum dry_status dry_cuda_attention_forward(struct dry_backend *b, int64_t layer,
 enum dry_status dry_cuda_attention_backward(struct dry_backend *b, int64_t layer, const void *qkv,
                                             const void *raw, const void *o, const float *lse, const void *d_o,
                                             void *dqkv);
-enum dry_status dry_cuda_swiglu_forward(struct dry_backend *b, const void *gate_up, void *y);
-enum dry_status dry_cuda_swiglu_backward(struct dry_backend *b, const void *gate_up, const void *dy,
-                                         void *d_gate_up);
+enum dry_status dry_cuda_normed_backward(struct dry_backend *b, int64_t layer, enum dry_norm n, const void *x,
+                                         void *normed, int again, const void *dy, void *dx);
+enum dry_status dry_cuda_mlp_forward(struct dry_backend *b, int64_t layer, const void *gate_up,
+                                     const void *residual, void *act, void *y);
+enum dry_status dry_cuda_mlp_backward(struct dry_backend *b, int64_t layer, const struct dry_mlp *m);
 enum dry_status dry_cuda_loss(struct dry_backend *b, const void *x, void *dx);
 enum dry_status dry_cuda_adamw(struct dry_backend *b, const struct dry_adamw *o, double *norm);
 /* linear.c. bf16 copies of A and B inside the weights from the masters, all adapters in one launch. */

@@ -1,5 +1,5 @@
 /*
- * The row-wise operations of the CUDA backend: embedding, RMSNorm, SwiGLU.
+ * The row-wise operations of the CUDA backend: embedding, RMSNorm.
  * Owns nothing.  Must not know of records or how a kernel computes.
  */
 #include "config.h"
@@ -30,9 +30,10 @@ enum dry_status dry_cuda_norm_forward(struct dry_backend *b, int64_t layer, enum
     int64_t hidden = c->arch->hidden;
     struct dry_cuda_rows r = rows_of(c, hidden, dry_cuda_pitch(c, hidden));
 
-    return dry_cuda_check(
-        c, dry_cuda_norm_forward_launch(&r, x, c->layer[layer].norm[n], c->arch->norm_eps, y, c->stream),
-        "norm_forward");
+    return dry_cuda_check(c,
+                          dry_cuda_norm_forward_launch(&r, x, c->layer[layer].norm[n], c->arch->norm_eps, y,
+                                                       dry_cuda_inverse(c, layer, n), c->stream),
+                          "norm_forward");
 }
 
 enum dry_status dry_cuda_norm_backward(struct dry_backend *b, int64_t layer, enum dry_norm n, const void *x,
@@ -46,24 +47,4 @@ enum dry_status dry_cuda_norm_backward(struct dry_backend *b, int64_t layer, enu
                           dry_cuda_norm_backward_launch(&r, x, c->layer[layer].norm[n], dy, c->arch->norm_eps,
                                                         1, dx, c->stream),
                           "norm_backward");
-}
-
-enum dry_status dry_cuda_swiglu_forward(struct dry_backend *b, const void *gate_up, void *y)
-{
-    struct dry_cuda *c = dry_cuda_of(b);
-    int64_t ffn = c->arch->ffn;
-    struct dry_cuda_rows r = rows_of(c, ffn, dry_cuda_pitch(c, 2 * ffn));
-
-    return dry_cuda_check(c, dry_cuda_swiglu_forward_launch(&r, gate_up, y, c->stream), "swiglu_forward");
-}
-
-enum dry_status dry_cuda_swiglu_backward(struct dry_backend *b, const void *gate_up, const void *dy,
-                                         void *d_gate_up)
-{
-    struct dry_cuda *c = dry_cuda_of(b);
-    int64_t ffn = c->arch->ffn;
-    struct dry_cuda_rows r = rows_of(c, ffn, dry_cuda_pitch(c, 2 * ffn));
-
-    return dry_cuda_check(c, dry_cuda_swiglu_backward_launch(&r, gate_up, dy, d_gate_up, c->stream),
-                          "swiglu_backward");
 }

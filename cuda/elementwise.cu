@@ -11,6 +11,7 @@
 #include "cuda/elementwise.h"
 
 #include "cuda/fixed.cuh"
+#include "cuda/swiglu.cuh"
 
 enum {
     COPY_BLOCK = 128,
@@ -99,7 +100,7 @@ __global__ static void __launch_bounds__(COPY_BLOCK)
 template <int WARPS>
 __global__ static void __launch_bounds__(WARPS * 32 > NORM_BLOCK ? WARPS * 32 : NORM_BLOCK)
     norm_forward(shape s, const dry_bf16 *__restrict__ x, const dry_bf16 *__restrict__ weight, float eps,
-                 dry_bf16 *__restrict__ y)
+                 dry_bf16 *__restrict__ y, float *__restrict__ inverse)
 {
     const int threads = WARPS * 32, count = s.width / 8;
     int lane = threadIdx.x % threads, row = (int)((blockIdx.x * blockDim.x + threadIdx.x) / threads);
@@ -128,6 +129,8 @@ __global__ static void __launch_bounds__(WARPS * 32 > NORM_BLOCK ? WARPS * 32 : 
             sum += e.v[k] * e.v[k];
     }
     float r = rsqrtf(row_sum<WARPS>(sum) / (float)s.width + eps);
+    if (inverse && lane == 0)
+        inverse[row] = r;
 #pragma unroll
     for (int j = 0; j < NORM_EACH; j++) {
         int i = lane + j * threads;
@@ -136,14 +139,15 @@ __global__ static void __launch_bounds__(WARPS * 32 > NORM_BLOCK ? WARPS * 32 : 
         dry_cuda_eight e = dry_cuda_unpack(held[j]), w = dry_cuda_unpack(vectors_of(weight)[i]);
 #pragma unroll
         for (int k = 0; k < 8; k++)
-            e.v[k] = w.v[k] * (e.v[k] * r);
+            e.v[k] = dry_cuda_normed(e.v[k], r, w.v[k]);
         to[i] = dry_cuda_pack(e);
     }
 }
 
 /* A block per row of any width; the row is read twice. */
 __global__ static void __launch_bounds__(PLAIN_BLOCK)
-    norm_forward_plain(shape s, const dry_bf16 *x, const dry_bf16 *weight, float eps, dry_bf16 *y)
+    norm_forward_plain(shape s, const dry_bf16 *x, const dry_bf16 *weight, float eps, dry_bf16 *y,
+                       float *inverse)
 {
     int row = blockIdx.x;
     const dry_bf16 *from = x;
@@ -159,8 +163,10 @@ __global__ static void __launch_bounds__(PLAIN_BLOCK)
     for (int i = threadIdx.x; i < s.width; i += PLAIN_BLOCK)
         sum += dry_cuda_float(from[i]) * dry_cuda_float(from[i]);
     float r = rsqrtf(row_sum<PLAIN_BLOCK / 32>(sum) / (float)s.width + eps);
+    if (inverse && threadIdx.x == 0)
+        inverse[row] = r;
     for (int i = threadIdx.x; i < s.width; i += PLAIN_BLOCK)
-        to[i] = dry_cuda_bits(dry_cuda_float(weight[i]) * (dry_cuda_float(from[i]) * r));
+        to[i] = dry_cuda_bits(dry_cuda_normed(dry_cuda_float(from[i]), r, dry_cuda_float(weight[i])));
 }
 
 /* With g = dy * weight and r = 1 / rms: dx = r g - r^3 sum(x g) / width x. */
@@ -240,27 +246,6 @@ __global__ static void __launch_bounds__(PLAIN_BLOCK)
     }
 }
 
-/* 1 / (1 + exp(-g)); g of -89 or less gives 0. */
-static __device__ __forceinline__ float sigmoid(float g)
-{
-    return __fdividef(1.0f, 1.0f + __expf(-g));
-}
-
-static __device__ __forceinline__ float swiglu(float gate, float up)
-{
-    return gate * sigmoid(gate) * up;
-}
-
-/* silu'(g) = s + g s (1 - s) with s = sigmoid(g) */
-static __device__ __forceinline__ void swiglu_gradient(float gate, float up, float dy, float *d_gate,
-                                                       float *d_up)
-{
-    float s = sigmoid(gate), silu = gate * s;
-
-    *d_gate = dy * up * (s + silu * (1.0f - s));
-    *d_up = dy * silu;
-}
-
 /* `pieces` blocks a row. Its SWIGLU_EACH vectors are loaded before any is used. */
 __global__ static void __launch_bounds__(SWIGLU_BLOCK)
     swiglu_forward(shape s, unsigned pieces, const dry_bf16 *__restrict__ x, dry_bf16 *__restrict__ y)
@@ -292,7 +277,7 @@ __global__ static void __launch_bounds__(SWIGLU_BLOCK)
         dry_cuda_eight g = dry_cuda_unpack(held[j][0]), u = dry_cuda_unpack(held[j][1]);
 #pragma unroll
         for (int k = 0; k < 8; k++)
-            g.v[k] = swiglu(g.v[k], u.v[k]);
+            g.v[k] = dry_cuda_swiglu(g.v[k], u.v[k]);
         to[i] = dry_cuda_pack(g);
     }
 }
@@ -304,26 +289,23 @@ __global__ static void __launch_bounds__(PLAIN_BLOCK)
     const dry_bf16 *gate = x + row * s.x_pitch, *up = gate + s.width;
 
     for (int i = threadIdx.x; i < s.width; i += PLAIN_BLOCK)
-        y[row * s.y_pitch + i] = row < s.useful
-                                     ? dry_cuda_bits(swiglu(dry_cuda_float(gate[i]), dry_cuda_float(up[i])))
-                                     : (dry_bf16)0;
+        y[row * s.y_pitch + i] =
+            row < s.useful ? dry_cuda_bits(dry_cuda_swiglu(dry_cuda_float(gate[i]), dry_cuda_float(up[i])))
+                           : (dry_bf16)0;
 }
 
-/* dx may be x: a thread reads its elements before it writes them, and no other thread reads them. */
+/* A thread reads its elements before it writes them, and no other thread reads them. */
 __global__ static void __launch_bounds__(SWIGLU_BLOCK)
-    swiglu_backward(shape s, unsigned pieces, const dry_bf16 *x, const dry_bf16 *__restrict__ dy,
-                    dry_bf16 *dx)
+    swiglu_backward(shape s, unsigned pieces, dry_bf16 *x, dry_bf16 *y)
 {
     int row = (int)(blockIdx.x / pieces), count = s.width / 8;
     int first = (int)(blockIdx.x % pieces) * SWIGLU_BLOCK * SWIGLU_EACH + (int)threadIdx.x;
-    const uint4 *gate = vectors_of(x + row * s.x_pitch), *up = gate + count;
-    const uint4 *gradient = vectors_of(dy + row * s.y_pitch);
-    uint4 *to = vectors_of(dx + row * s.x_pitch);
+    uint4 *gate = vectors_of(x + row * s.x_pitch), *up = gate + count, *act = vectors_of(y + row * s.y_pitch);
     uint4 held[SWIGLU_EACH][3];
 
     if (row >= s.useful) {
         for (int j = 0, i = first; j < SWIGLU_EACH && i < count; j++, i += SWIGLU_BLOCK)
-            to[i] = to[i + count] = make_uint4(0, 0, 0, 0);
+            gate[i] = up[i] = act[i] = make_uint4(0, 0, 0, 0);
         return;
     }
 #pragma unroll
@@ -332,7 +314,7 @@ __global__ static void __launch_bounds__(SWIGLU_BLOCK)
         if (i < count) {
             held[j][0] = gate[i];
             held[j][1] = up[i];
-            held[j][2] = gradient[i];
+            held[j][2] = act[i];
         }
     }
 #pragma unroll
@@ -344,26 +326,26 @@ __global__ static void __launch_bounds__(SWIGLU_BLOCK)
         dry_cuda_eight d = dry_cuda_unpack(held[j][2]);
 #pragma unroll
         for (int k = 0; k < 8; k++)
-            swiglu_gradient(g.v[k], u.v[k], d.v[k], &g.v[k], &u.v[k]);
-        to[i] = dry_cuda_pack(g);
-        to[i + count] = dry_cuda_pack(u);
+            d.v[k] = dry_cuda_swiglu_gradient(g.v[k], u.v[k], d.v[k], &g.v[k], &u.v[k]);
+        gate[i] = dry_cuda_pack(g);
+        up[i] = dry_cuda_pack(u);
+        act[i] = dry_cuda_pack(d);
     }
 }
 
-__global__ static void __launch_bounds__(PLAIN_BLOCK)
-    swiglu_backward_plain(shape s, const dry_bf16 *x, const dry_bf16 *dy, dry_bf16 *dx)
+__global__ static void __launch_bounds__(PLAIN_BLOCK) swiglu_backward_plain(shape s, dry_bf16 *x, dry_bf16 *y)
 {
     int row = blockIdx.x;
-    const dry_bf16 *gate = x + row * s.x_pitch, *up = gate + s.width, *gradient = dy + row * s.y_pitch;
-    dry_bf16 *to = dx + row * s.x_pitch;
+    dry_bf16 *gate = x + row * s.x_pitch, *up = gate + s.width, *act = y + row * s.y_pitch;
 
     for (int i = threadIdx.x; i < s.width; i += PLAIN_BLOCK) {
-        float g = 0, u = 0;
+        float g = 0, u = 0, a = 0;
         if (row < s.useful)
-            swiglu_gradient(dry_cuda_float(gate[i]), dry_cuda_float(up[i]), dry_cuda_float(gradient[i]), &g,
-                            &u);
-        to[i] = dry_cuda_bits(g);
-        to[i + s.width] = dry_cuda_bits(u);
+            a = dry_cuda_swiglu_gradient(dry_cuda_float(gate[i]), dry_cuda_float(up[i]),
+                                         dry_cuda_float(act[i]), &g, &u);
+        gate[i] = dry_cuda_bits(g);
+        up[i] = dry_cuda_bits(u);
+        act[i] = dry_cuda_bits(a);
     }
 }
 
@@ -396,20 +378,22 @@ cudaError_t dry_cuda_embed_launch(const struct dry_cuda_rows *r, const int32_t *
 }
 
 cudaError_t dry_cuda_norm_forward_launch(const struct dry_cuda_rows *r, const dry_bf16 *x,
-                                         const dry_bf16 *weight, double eps, dry_bf16 *y, cudaStream_t stream)
+                                         const dry_bf16 *weight, double eps, dry_bf16 *y, float *inverse,
+                                         cudaStream_t stream)
 {
     struct shape s = shape_of(r);
     int warps = norm_warps(r);
     unsigned grid = norm_grid(r->rows, warps);
 
     if (warps == 1)
-        norm_forward<1><<<grid, NORM_BLOCK, 0, stream>>>(s, x, weight, (float)eps, y);
+        norm_forward<1><<<grid, NORM_BLOCK, 0, stream>>>(s, x, weight, (float)eps, y, inverse);
     else if (warps == 4)
-        norm_forward<4><<<grid, NORM_BLOCK, 0, stream>>>(s, x, weight, (float)eps, y);
+        norm_forward<4><<<grid, NORM_BLOCK, 0, stream>>>(s, x, weight, (float)eps, y, inverse);
     else if (warps == 16)
-        norm_forward<16><<<grid, 16 * 32, 0, stream>>>(s, x, weight, (float)eps, y);
+        norm_forward<16><<<grid, 16 * 32, 0, stream>>>(s, x, weight, (float)eps, y, inverse);
     else
-        norm_forward_plain<<<(unsigned)r->rows, PLAIN_BLOCK, 0, stream>>>(s, x, weight, (float)eps, y);
+        norm_forward_plain<<<(unsigned)r->rows, PLAIN_BLOCK, 0, stream>>>(s, x, weight, (float)eps, y,
+                                                                          inverse);
     return cudaGetLastError();
 }
 
@@ -463,15 +447,14 @@ cudaError_t dry_cuda_swiglu_forward_launch(const struct dry_cuda_rows *r, const 
     return cudaGetLastError();
 }
 
-cudaError_t dry_cuda_swiglu_backward_launch(const struct dry_cuda_rows *r, const dry_bf16 *x,
-                                            const dry_bf16 *dy, dry_bf16 *dx, cudaStream_t stream)
+cudaError_t dry_cuda_swiglu_backward_launch(const struct dry_cuda_rows *r, dry_bf16 *x, dry_bf16 *y,
+                                            cudaStream_t stream)
 {
     unsigned pieces = swiglu_pieces(r);
 
     if (aligned(r))
-        swiglu_backward<<<(unsigned)r->rows * pieces, SWIGLU_BLOCK, 0, stream>>>(shape_of(r), pieces, x, dy,
-                                                                                 dx);
+        swiglu_backward<<<(unsigned)r->rows * pieces, SWIGLU_BLOCK, 0, stream>>>(shape_of(r), pieces, x, y);
     else
-        swiglu_backward_plain<<<(unsigned)r->rows, PLAIN_BLOCK, 0, stream>>>(shape_of(r), x, dy, dx);
+        swiglu_backward_plain<<<(unsigned)r->rows, PLAIN_BLOCK, 0, stream>>>(shape_of(r), x, y);
     return cudaGetLastError();
 }

@@ -21,9 +21,10 @@ struct dry_cuda_rows {
 /* y [rows, width] = table rows id[i] (x_pitch); padding: zeros. 4 H bytes. */
 cudaError_t dry_cuda_embed_launch(const struct dry_cuda_rows *r, const int32_t *id, const dry_bf16 *table,
                                   dry_bf16 *y, cudaStream_t stream);
-/* y = weight * x / sqrt(mean(x^2) + eps); padding: zeros. 4 H bytes. */
+/* y = weight * x / sqrt(mean(x^2) + eps); padding: zeros. 4 H bytes. inverse [useful], or NULL: 1 / sqrt(...)
+ * of each row. */
 cudaError_t dry_cuda_norm_forward_launch(const struct dry_cuda_rows *r, const dry_bf16 *x,
-                                         const dry_bf16 *weight, double eps, dry_bf16 *y,
+                                         const dry_bf16 *weight, double eps, dry_bf16 *y, float *inverse,
                                          cudaStream_t stream);
 /* dx (rows and pitch of x) = or (add) += the gradient of the above for dy (rows and pitch of y); padding is
  * left as it is. 6 H bytes, 8 H with add. */
@@ -33,10 +34,10 @@ cudaError_t dry_cuda_norm_backward_launch(const struct dry_cuda_rows *r, const d
 /* y [rows, width] (y_pitch) = silu(gate) * up of x [rows, 2 width] (x_pitch); padding: zeros. 6 F bytes. */
 cudaError_t dry_cuda_swiglu_forward_launch(const struct dry_cuda_rows *r, const dry_bf16 *x, dry_bf16 *y,
                                            cudaStream_t stream);
-/* dx [rows, 2 width] (x_pitch; may be x) = the gradient for dy [rows, width] (y_pitch); padding: zeros. 10 F
- * bytes. */
-cudaError_t dry_cuda_swiglu_backward_launch(const struct dry_cuda_rows *r, const dry_bf16 *x,
-                                            const dry_bf16 *dy, dry_bf16 *dx, cudaStream_t stream);
+/* In place: x [rows, 2 width] = its gradient for y [rows, width], and y = what forward gave; padding: zeros.
+ * 12 F bytes. */
+cudaError_t dry_cuda_swiglu_backward_launch(const struct dry_cuda_rows *r, dry_bf16 *x, dry_bf16 *y,
+                                            cudaStream_t stream);
 
 #ifdef __cplusplus
 }

@@ -86,6 +86,12 @@ static __device__ __forceinline__ uint16_t dry_cuda_bits(float f)
     return __bfloat16_as_ushort(__float2bfloat16_rn(f));
 }
 
+/* One element of RMSNorm, r = 1 / rms: the same bits wherever it is computed. */
+static __device__ __forceinline__ float dry_cuda_normed(float x, float r, float weight)
+{
+    return weight * (x * r);
+}
+
 /* The sum over the warp's lanes, the same bits in all of them: a butterfly, whose order is fixed. */
 static __device__ __forceinline__ float dry_cuda_warp_sum(float x)
 {

@@ -11,8 +11,11 @@
  */
 #include "config.h"
 
+#include "cuda/linear.h"
+
+#include "cuda/elementwise.h"
 #include "cuda/gemm.h"
-#include "cuda/skinny.h"
+#include "cuda/swiglu.h"
 
 #include "base/memory.h"
 #include "compute/dropout.h"
@@ -21,30 +24,6 @@
 #include <string.h>
 
 enum { COLUMN_MULTIPLE = 64, EIGHT = 8, MOST_RUNS = 1024 };
-
-/* A kind of thin product at a width on this device. */
-struct plan {
-    int columns, resident; /* of a slice, 0: does not fit; blocks at work on a multiprocessor */
-};
-
-struct dry_cuda_linear {
-    struct plan plan[DRY_SKINNY_KINDS][DRY_SKINNY_UNITS];
-    struct dry_skinny_copy *copy; /* device, behind the partial products */
-    int copies;
-};
-
-struct group {
-    struct dry_cuda *c;
-    int64_t layer;
-    int in, out, tokens, useful;
-    int64_t x_pitch, y_pitch, w_pitch;
-    const dry_bf16 *weight, *bias;
-    dry_bf16 *kept;     /* [T, c->pad] what forward put into x's pad, for backward; NULL: not in training */
-    int drops, aligned; /* aligned: rows can be moved in pieces of 16 bytes */
-    int members, ranks;
-    int columns; /* of the pad in use: ranks, rounded up */
-    struct dry_cuda_member member[3];
-};
 
 /* Members first..last whose thin products are done in one pass over x: all columns within reach of one
  * kernel; with dropout one member. */
@@ -59,7 +38,7 @@ static int rounded(int64_t n, int multiple)
     return (int)((n + multiple - 1) / multiple * multiple);
 }
 
-static void group_make(struct dry_cuda *c, int64_t layer, enum dry_group which, struct group *g)
+void dry_cuda_group_make(struct dry_cuda *c, int64_t layer, enum dry_group which, struct dry_cuda_group *g)
 {
     memset(g, 0, sizeof *g);
     g->c = c;
@@ -89,14 +68,9 @@ static void group_make(struct dry_cuda *c, int64_t layer, enum dry_group which, 
         g->aligned = g->aligned && g->member[i].out % EIGHT == 0;
 }
 
-static float dropout_factor(const struct group *g)
+static float dropout_factor(const struct dry_cuda_group *g)
 {
     return g->drops ? (float)(1 / (1 - g->c->adapter->dropout)) : 1;
-}
-
-static const dry_bf16 *rows_of_a(const struct group *g)
-{
-    return g->weight + g->out * g->w_pitch;
 }
 
 static int units_of(int pad_first, int end)
@@ -104,9 +78,10 @@ static int units_of(int pad_first, int end)
     return (end - pad_first + DRY_SKINNY_UNIT - 1) / DRY_SKINNY_UNIT;
 }
 
-static const struct plan *plan_of(const struct group *g, enum dry_skinny kind, int units)
+static const struct dry_cuda_thin_plan *plan_of(const struct dry_cuda_group *g, enum dry_skinny kind,
+                                                int units)
 {
-    const struct plan *p;
+    const struct dry_cuda_thin_plan *p;
 
     if (!g->aligned || units > DRY_SKINNY_UNITS)
         return NULL;
@@ -116,7 +91,7 @@ static const struct plan *plan_of(const struct group *g, enum dry_skinny kind, i
 
 /* Whether columns up to `end` of the pad may join a run: general products take one member. Without plans only
  * sizes are asked for, and joining needs most. */
-static int run_takes(const struct group *g, const struct run *r, int end)
+static int run_takes(const struct dry_cuda_group *g, const struct run *r, int end)
 {
     int units = units_of(r->pad_first, end);
 
@@ -128,7 +103,7 @@ static int run_takes(const struct group *g, const struct run *r, int end)
 }
 
 /* The runs of a group that has ranks. */
-static int runs_make(const struct group *g, struct run run[3])
+static int runs_make(const struct dry_cuda_group *g, struct run run[3])
 {
     int runs = 0;
 
@@ -158,13 +133,9 @@ static int slices_of(int columns, int slice)
     return (columns + slice - 1) / slice;
 }
 
-/* Rows of a block: the grid that ends first, when each block costs its steps and some for start and end. A
- * rule of shape and device alone. */
-static int chunk_rows(const struct group *g, enum dry_skinny kind, int slices, const struct plan *p)
+int dry_cuda_thin_chunk(int64_t tokens, int rows, int slices, int64_t room, int64_t extra)
 {
-    int64_t steps = (g->tokens + DRY_SKINNY_ROWS - 1) / DRY_SKINNY_ROWS, best = INT64_MAX, chunk = steps;
-    int64_t extra = kind == DRY_SKINNY_XA ? 2 : 4,
-            room = (int64_t)g->c->sms * (p->resident > 0 ? p->resident : 1);
+    int64_t steps = (tokens + rows - 1) / rows, best = INT64_MAX, chunk = steps;
 
     for (int64_t runs = 1; runs <= steps && runs <= MOST_RUNS; runs++) {
         int64_t each = (steps + runs - 1) / runs, blocks = slices * ((steps + each - 1) / each);
@@ -174,10 +145,18 @@ static int chunk_rows(const struct group *g, enum dry_skinny kind, int slices, c
             chunk = each;
         }
     }
-    return (int)chunk * DRY_SKINNY_ROWS;
+    return (int)chunk * rows;
 }
 
-static struct dry_skinny_job job_make(const struct group *g, const dry_bf16 *z, int64_t z_pitch)
+static int chunk_rows(const struct dry_cuda_group *g, enum dry_skinny kind, int slices,
+                      const struct dry_cuda_thin_plan *p)
+{
+    return dry_cuda_thin_chunk(g->tokens, DRY_SKINNY_ROWS, slices,
+                               (int64_t)g->c->sms * (p->resident > 0 ? p->resident : 1),
+                               kind == DRY_SKINNY_XA ? 2 : 4);
+}
+
+static struct dry_skinny_job job_make(const struct dry_cuda_group *g, const dry_bf16 *z, int64_t z_pitch)
 {
     struct dry_cuda *c = g->c;
     struct dry_skinny_job j = {
@@ -191,8 +170,8 @@ static struct dry_skinny_job job_make(const struct group *g, const dry_bf16 *z, 
 }
 
 /* Columns first..end-1 of the pad of padding rows, and columns from..end-1 of all rows, = 0. */
-static enum dry_status pad_clear(const struct group *g, dry_bf16 *pad, int64_t pitch, int first, int from,
-                                 int end)
+static enum dry_status pad_clear(const struct dry_cuda_group *g, dry_bf16 *pad, int64_t pitch, int first,
+                                 int from, int end)
 {
     struct dry_cuda *c = g->c;
     size_t row = (size_t)pitch * sizeof *pad;
@@ -213,7 +192,7 @@ static enum dry_status pad_clear(const struct group *g, dry_bf16 *pad, int64_t p
 }
 
 /* Columns begin..end-1 of x's pad, kept for backward. */
-static enum dry_status pad_keep(const struct group *g, const dry_bf16 *pad, int begin, int end)
+static enum dry_status pad_keep(const struct dry_cuda_group *g, const dry_bf16 *pad, int begin, int end)
 {
     struct dry_cuda *c = g->c;
 
@@ -228,9 +207,10 @@ static enum dry_status pad_keep(const struct group *g, const dry_bf16 *pad, int 
 }
 
 /* A run's columns of x's pad = scale z A^T. */
-static enum dry_status run_xa(const struct group *g, const struct run *r, const dry_bf16 *z, dry_bf16 *pad)
+static enum dry_status run_xa(const struct dry_cuda_group *g, const struct run *r, const dry_bf16 *z,
+                              dry_bf16 *pad)
 {
-    const struct plan *p = plan_of(g, DRY_SKINNY_XA, r->units);
+    const struct dry_cuda_thin_plan *p = plan_of(g, DRY_SKINNY_XA, r->units);
     struct dry_cuda *c = g->c;
     struct dry_skinny_finish f = {
         .tokens = g->tokens, .useful = g->useful, .first = r->begin, .end = r->end, .pad = pad};
@@ -242,7 +222,7 @@ static enum dry_status run_xa(const struct group *g, const struct run *r, const 
         struct dry_cuda_product product = {.transpose_b = 1, .m = g->tokens, .n = m->rank, .k = g->in};
         product.a = z;
         product.lda = g->x_pitch;
-        product.b = rows_of_a(g) + m->rank_first * g->w_pitch;
+        product.b = dry_cuda_group_a(g) + m->rank_first * g->w_pitch;
         product.ldb = g->w_pitch;
         product.alpha = m->scale * dropout_factor(g);
         product.out = pad + m->rank_first;
@@ -252,7 +232,7 @@ static enum dry_status run_xa(const struct group *g, const struct run *r, const 
             status = pad_clear(g, pad, g->x_pitch, r->begin, m->rank_first + m->rank, r->end);
         return status ? status : pad_keep(g, pad, r->begin, r->end);
     }
-    j.m = rows_of_a(g);
+    j.m = dry_cuda_group_a(g);
     j.segments = 1;
     j.slices = slices_of(g->in, p->columns);
     j.segment[0] = (struct dry_skinny_segment){.columns = g->in, .pad_first = r->pad_first};
@@ -276,7 +256,7 @@ static enum dry_status run_xa(const struct group *g, const struct run *r, const 
     return status ? status : dry_cuda_check(c, dry_cuda_skinny_finish_launch(&f, c->stream), "x A's sum");
 }
 
-static struct dry_skinny_mask mask_of(const struct group *g, const struct dry_cuda_member *m)
+static struct dry_skinny_mask mask_of(const struct dry_cuda_group *g, const struct dry_cuda_member *m)
 {
     struct dry_cuda *c = g->c;
 
@@ -292,7 +272,7 @@ static struct dry_skinny_mask mask_of(const struct group *g, const struct dry_cu
 }
 
 /* What a run sees of x: x, or its member's kept elements in c->dropped. */
-static enum dry_status run_input(const struct group *g, const struct run *r, const dry_bf16 *x,
+static enum dry_status run_input(const struct dry_cuda_group *g, const struct run *r, const dry_bf16 *x,
                                  const dry_bf16 **z)
 {
     struct dry_cuda *c = g->c;
@@ -307,8 +287,7 @@ static enum dry_status run_input(const struct group *g, const struct run *r, con
                           "dropout");
 }
 
-/* x's pad = scale dropout(x) A^T, zero in its unused columns and in padding rows. */
-static enum dry_status product_xa(const struct group *g, dry_bf16 *x)
+enum dry_status dry_cuda_group_xa(const struct dry_cuda_group *g, dry_bf16 *x)
 {
     struct run run[3];
     int runs = runs_make(g, run);
@@ -323,23 +302,25 @@ static enum dry_status product_xa(const struct group *g, dry_bf16 *x)
     return status;
 }
 
+enum dry_status dry_cuda_group_output(const struct dry_cuda_group *g, const dry_bf16 *x, const void *residual,
+                                      dry_bf16 *y)
+{
+    return dry_cuda_gemm(g->c, 1, g->tokens, g->out, g->in + g->columns, x, g->x_pitch, g->weight, g->w_pitch,
+                         residual ? 1 : 0, residual, g->y_pitch, g->bias, y, g->y_pitch);
+}
+
 enum dry_status dry_cuda_linear_forward(struct dry_backend *b, int64_t layer, enum dry_group which,
                                         const void *x, const void *residual, void *y)
 {
-    struct dry_cuda *c = dry_cuda_of(b);
     enum dry_status status;
-    struct group g;
+    struct dry_cuda_group g;
 
-    group_make(c, layer, which, &g);
-    status = product_xa(&g, (dry_bf16 *)x); /* what is behind a row's width is the backend's */
-    if (status)
-        return status;
-    return dry_cuda_gemm(c, 1, g.tokens, g.out, g.in + g.columns, x, g.x_pitch, g.weight, g.w_pitch,
-                         residual ? 1 : 0, residual, g.y_pitch, g.bias, y, g.y_pitch);
+    dry_cuda_group_make(dry_cuda_of(b), layer, which, &g);
+    status = dry_cuda_group_xa(&g, (dry_bf16 *)x); /* what is behind a row's width is the backend's */
+    return status ? status : dry_cuda_group_output(&g, x, residual, y);
 }
 
-/* Units that each member's B fits in; more than DRY_SKINNY_UNITS: not at all. */
-static int units_of_dy(const struct group *g)
+int dry_cuda_group_units(const struct dry_cuda_group *g)
 {
     int units = 0;
 
@@ -352,8 +333,19 @@ static int units_of_dy(const struct group *g)
     return units;
 }
 
+int dry_cuda_group_unit_first(const struct dry_cuda_group *g, const struct dry_cuda_member *m, int units)
+{
+    int first = m->rank_first / DRY_SKINNY_UNIT * DRY_SKINNY_UNIT,
+        last = g->columns - units * DRY_SKINNY_UNIT;
+
+    if (last < 0) /* no ranks: any columns of the pad */
+        last = 0;
+    return first < last ? first : last;
+}
+
 /* u and dB of all members in one pass over dy. */
-static enum dry_status fused_dy(const struct group *g, const struct plan *p, int units, dry_bf16 *dy)
+static enum dry_status fused_dy(const struct dry_cuda_group *g, const struct dry_cuda_thin_plan *p, int units,
+                                dry_bf16 *dy)
 {
     struct dry_cuda *c = g->c;
     struct dry_skinny_job j = job_make(g, dy, g->y_pitch);
@@ -363,11 +355,10 @@ static enum dry_status fused_dy(const struct group *g, const struct plan *p, int
 
     for (int i = 0; i < g->members; i++) {
         const struct dry_cuda_member *m = &g->member[i];
-        int pad_first = m->rank_first / DRY_SKINNY_UNIT * DRY_SKINNY_UNIT, n = j.segments;
-        int last = g->columns - units * DRY_SKINNY_UNIT, slices = slices_of(m->out, p->columns);
+        int pad_first = dry_cuda_group_unit_first(g, m, units), n = j.segments;
+        int slices = slices_of(m->out, p->columns);
         if (m->rank == 0)
             continue;
-        pad_first = pad_first < last ? pad_first : last;
         j.segment[n] = (struct dry_skinny_segment){m->out_first, m->out, j.slices, pad_first, n};
         j.target[n] = (struct dry_skinny_target){m->rank_first, m->rank, m->b};
         f.part[n] = (struct dry_skinny_part){
@@ -396,7 +387,8 @@ static enum dry_status gradient_add(struct dry_cuda *c, int64_t n, float factor,
 }
 
 /* The same for one member by general products. */
-static enum dry_status general_dy(const struct group *g, const struct dry_cuda_member *m, dry_bf16 *dy)
+static enum dry_status general_dy(const struct dry_cuda_group *g, const struct dry_cuda_member *m,
+                                  dry_bf16 *dy)
 {
     struct dry_cuda *c = g->c;
     struct dry_cuda_product u = {.m = g->tokens, .n = m->rank, .k = m->out, .alpha = m->scale};
@@ -420,11 +412,10 @@ static enum dry_status general_dy(const struct group *g, const struct dry_cuda_m
     return status ? status : gradient_add(c, (int64_t)m->out * m->rank, 1, m->b);
 }
 
-/* dy's pad = u = scale dy B; sums of B += dy^T (x's pad of forward). */
-static enum dry_status product_dy(const struct group *g, dry_bf16 *dy)
+enum dry_status dry_cuda_group_dy(const struct dry_cuda_group *g, dry_bf16 *dy)
 {
-    int units = units_of_dy(g);
-    const struct plan *p = plan_of(g, DRY_SKINNY_DY, units);
+    int units = dry_cuda_group_units(g);
+    const struct dry_cuda_thin_plan *p = plan_of(g, DRY_SKINNY_DY, units);
     enum dry_status status = DRY_OK;
 
     if (p)
@@ -435,11 +426,12 @@ static enum dry_status product_dy(const struct group *g, dry_bf16 *dy)
     return status ? status : pad_clear(g, dy + g->out, g->y_pitch, 0, g->ranks, g->columns);
 }
 
-/* Sums of A of a run's members += u^T z. */
-static enum dry_status run_da(const struct group *g, const struct run *r, const dry_bf16 *z,
-                              const dry_bf16 *u)
+/* Sums of A of a run's members += u^T z, or with a norm += u^T RMSNorm(z): only where there is a plan. */
+static enum dry_status run_da(const struct dry_cuda_group *g, const struct run *r, const enum dry_norm *n,
+                              const dry_bf16 *z, const dry_bf16 *u)
 {
-    const struct plan *p = plan_of(g, DRY_SKINNY_DA, r->units);
+    enum dry_skinny kind = n ? DRY_SKINNY_NORMED_DA : DRY_SKINNY_DA;
+    const struct dry_cuda_thin_plan *p = plan_of(g, kind, r->units);
     struct dry_cuda *c = g->c;
     struct dry_skinny_job j = job_make(g, z, g->x_pitch);
 
@@ -466,12 +458,15 @@ static enum dry_status run_da(const struct group *g, const struct run *r, const 
         if (g->member[i].rank)
             j.target[j.targets++] =
                 (struct dry_skinny_target){g->member[i].rank_first, g->member[i].rank, g->member[i].a};
-    j.chunk = chunk_rows(g, DRY_SKINNY_DA, j.slices, p);
-    return dry_cuda_check(c, dry_cuda_skinny_launch(DRY_SKINNY_DA, r->units, p->columns, &j, c->stream),
-                          "u^T x");
+    if (n) {
+        j.inverse = dry_cuda_inverse(c, g->layer, *n);
+        j.weight = c->layer[g->layer].norm[*n];
+    }
+    j.chunk = chunk_rows(g, kind, j.slices, p);
+    return dry_cuda_check(c, dry_cuda_skinny_launch(kind, r->units, p->columns, &j, c->stream), "u^T x");
 }
 
-static enum dry_status gradient_a(const struct group *g, const dry_bf16 *x, const dry_bf16 *u)
+enum dry_status dry_cuda_group_da(const struct dry_cuda_group *g, const dry_bf16 *x, const dry_bf16 *dy)
 {
     struct run run[3];
     int runs = runs_make(g, run);
@@ -480,12 +475,31 @@ static enum dry_status gradient_a(const struct group *g, const dry_bf16 *x, cons
 
     for (int i = 0; i < runs && !status; i++)
         if (!(status = run_input(g, &run[i], x, &z)))
-            status = run_da(g, &run[i], z, u);
+            status = run_da(g, &run[i], NULL, z, dy + g->out);
+    return status;
+}
+
+enum dry_status dry_cuda_group_normed_da(const struct dry_cuda_group *g, enum dry_norm n, const dry_bf16 *x,
+                                         dry_bf16 *normed, int again, const dry_bf16 *dy)
+{
+    struct run run[3];
+    int runs = runs_make(g, run), fits = !g->drops;
+    enum dry_status status = DRY_OK;
+
+    for (int i = 0; i < runs; i++)
+        fits = fits && plan_of(g, DRY_SKINNY_NORMED_DA, run[i].units);
+    if (!fits) {
+        if (again)
+            status = dry_cuda_norm_forward(&g->c->backend, g->layer, n, x, normed);
+        return status ? status : dry_cuda_group_da(g, normed, dy);
+    }
+    for (int i = 0; i < runs && !status; i++)
+        status = run_da(g, &run[i], &n, x, dy + g->out);
     return status;
 }
 
 /* dx += mask (u A) of each member, through c->dropped. */
-static enum dry_status masked_input(const struct group *g, const dry_bf16 *u, dry_bf16 *dx)
+static enum dry_status masked_input(const struct dry_cuda_group *g, const dry_bf16 *u, dry_bf16 *dx)
 {
     struct dry_cuda *c = g->c;
     enum dry_status status = DRY_OK;
@@ -496,7 +510,7 @@ static enum dry_status masked_input(const struct group *g, const dry_bf16 *u, dr
         if (m->rank == 0)
             continue;
         status = dry_cuda_gemm(c, 0, g->tokens, g->in, m->rank, u + m->rank_first, g->y_pitch,
-                               rows_of_a(g) + m->rank_first * g->w_pitch, g->w_pitch, 0, NULL, 0, NULL,
+                               dry_cuda_group_a(g) + m->rank_first * g->w_pitch, g->w_pitch, 0, NULL, 0, NULL,
                                c->dropped, g->x_pitch);
         if (!status)
             status = dry_cuda_check(c,
@@ -507,29 +521,45 @@ static enum dry_status masked_input(const struct group *g, const dry_bf16 *u, dr
     return status;
 }
 
+enum dry_status dry_cuda_group_input(const struct dry_cuda_group *g, const dry_bf16 *dy, dry_bf16 *dx)
+{
+    int columns = g->drops ? 0 : g->columns;
+    enum dry_status status = dry_cuda_gemm(g->c, 0, g->tokens, g->in, g->out + columns, dy, g->y_pitch,
+                                           g->weight, g->w_pitch, 0, NULL, 0, NULL, dx, g->x_pitch);
+
+    return !status && g->drops && g->ranks ? masked_input(g, dy + g->out, dx) : status;
+}
+
 enum dry_status dry_cuda_linear_backward(struct dry_backend *b, int64_t layer, enum dry_group which,
                                          const void *x, const void *dy, void *dx)
 {
-    struct dry_cuda *c = dry_cuda_of(b);
     enum dry_status status = DRY_OK;
-    struct group g;
+    struct dry_cuda_group g;
 
-    group_make(c, layer, which, &g);
-    const dry_bf16 *u = (const dry_bf16 *)dy + g.out;
+    dry_cuda_group_make(dry_cuda_of(b), layer, which, &g);
     if (g.ranks) {
         assert(g.kept);
-        status = product_dy(&g, (dry_bf16 *)dy);
+        status = dry_cuda_group_dy(&g, (dry_bf16 *)dy);
         if (!status)
-            status = gradient_a(&g, x, u);
+            status = dry_cuda_group_da(&g, x, dy);
     }
-    if (status || !dx)
-        return status;
-    int columns = g.drops ? 0 : g.columns;
-    status = dry_cuda_gemm(c, 0, g.tokens, g.in, g.out + columns, dy, g.y_pitch, g.weight, g.w_pitch, 0, NULL,
-                           0, NULL, dx, g.x_pitch);
-    if (!status && g.drops && g.ranks)
-        status = masked_input(&g, u, dx);
-    return status;
+    return status || !dx ? status : dry_cuda_group_input(&g, dy, dx);
+}
+
+enum dry_status dry_cuda_normed_backward(struct dry_backend *b, int64_t layer, enum dry_norm n, const void *x,
+                                         void *normed, int again, const void *dy, void *dx)
+{
+    enum dry_status status = DRY_OK;
+    struct dry_cuda_group g;
+
+    dry_cuda_group_make(dry_cuda_of(b), layer, n == DRY_NORM_INPUT ? DRY_GROUP_QKV : DRY_GROUP_GATE_UP, &g);
+    if (g.ranks) {
+        assert(g.kept);
+        status = dry_cuda_group_dy(&g, (dry_bf16 *)dy);
+        if (!status)
+            status = dry_cuda_group_normed_da(&g, n, x, normed, again, dy);
+    }
+    return status || !dx ? status : dry_cuda_group_input(&g, dy, dx);
 }
 
 static size_t larger(size_t a, size_t b)
@@ -539,10 +569,10 @@ static size_t larger(size_t a, size_t b)
 
 /* Scratch of one group's thin products: partial products with the narrowest slices, or one member's gradient.
  */
-static size_t group_bytes(const struct group *g)
+static size_t group_bytes(const struct dry_cuda_group *g)
 {
     size_t tokens = (size_t)g->c->limits.tokens, most = 0, slices = 0;
-    int units = units_of_dy(g);
+    int units = dry_cuda_group_units(g);
     struct run run[3];
     int runs = runs_make(g, run);
 
@@ -553,7 +583,7 @@ static size_t group_bytes(const struct group *g)
     for (int i = 0; i < g->members && g->c->limits.training; i++) {
         const struct dry_cuda_member *m = &g->member[i];
         most = larger(most, (size_t)m->rank * (size_t)(m->out > g->in ? m->out : g->in));
-        slices += m->rank ? (size_t)slices_of(m->out, DRY_SKINNY_SLICE) : 0;
+        slices += g->ranks ? (size_t)slices_of(m->out, DRY_SKINNY_SLICE) : 0; /* SwiGLU's backward has both */
     }
     if (units <= DRY_SKINNY_UNITS)
         most = larger(most, slices * tokens * (size_t)(units * DRY_SKINNY_UNIT));
@@ -570,8 +600,8 @@ static size_t partial_bytes(const struct dry_cuda *c)
     for (int64_t l = 0; l < c->arch->layers; l++)
         for (int which = 0; which < DRY_GROUPS; which++)
             for (on.dropout = 0; on.dropout < 2; on.dropout++) {
-                struct group g;
-                group_make(&on, l, (enum dry_group)which, &g);
+                struct dry_cuda_group g;
+                dry_cuda_group_make(&on, l, (enum dry_group)which, &g);
                 most = larger(most, group_bytes(&g));
             }
     return (most + 255) / 256 * 256;
@@ -591,8 +621,8 @@ static int copies_fill(struct dry_cuda *c, struct dry_skinny_copy *copy)
 
     for (int64_t l = 0; l < c->arch->layers; l++)
         for (int which = 0; which < DRY_GROUPS; which++) {
-            struct group g;
-            group_make(c, l, (enum dry_group)which, &g);
+            struct dry_cuda_group g;
+            dry_cuda_group_make(c, l, (enum dry_group)which, &g);
             dry_bf16 *weight = c->layer[l].weight[which];
             for (int i = 0; i < g.members; i++) {
                 const struct dry_cuda_member *m = &g.member[i];
@@ -630,11 +660,13 @@ enum dry_status dry_cuda_linear_create(struct dry_cuda *c)
     }
     for (int kind = 0; kind < DRY_SKINNY_KINDS && !status; kind++)
         for (int units = 1; units <= DRY_SKINNY_UNITS && !status; units++) {
-            struct plan *p = &o->plan[kind][units - 1];
+            struct dry_cuda_thin_plan *p = &o->plan[kind][units - 1];
             status = dry_cuda_check(
                 c, dry_cuda_skinny_setup((enum dry_skinny)kind, units, &p->columns, &p->resident),
                 "cudaFuncSetAttribute");
         }
+    if (!status)
+        status = dry_cuda_check(c, dry_cuda_swiglu_setup(&o->swiglu_columns), "cudaFuncSetAttribute");
     if (status)
         goto out;
     o->copies = copies_fill(c, copy);

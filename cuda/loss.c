@@ -50,7 +50,7 @@ static enum dry_status chunk_loss(struct dry_cuda *c, int64_t first, int64_t row
                               .y_pitch = hidden,
                               .index = c->row + first};
     enum dry_status status = dry_cuda_check(
-        c, dry_cuda_norm_forward_launch(&r, x, c->norm, c->arch->norm_eps, c->hidden, c->stream),
+        c, dry_cuda_norm_forward_launch(&r, x, c->norm, c->arch->norm_eps, c->hidden, NULL, c->stream),
         "the final norm");
 
     if (!status)

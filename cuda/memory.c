@@ -130,6 +130,7 @@ static void workspace_layout(struct dry_cuda *c, struct dry_carve *k)
     c->dhidden = halves(k, l->training ? c->chunk : 0, a->hidden);
     c->partial = dry_carve(k, c->gradients / DRY_CUDA_NORM_BLOCK + 1, 1, sizeof *c->partial);
     c->kept = l->training && c->adapter ? halves(k, a->layers * DRY_GROUPS * l->tokens, c->pad) : NULL;
+    c->inverse = l->training && c->adapter ? floats(k, 2 * a->layers, l->tokens) : NULL;
     c->reduce_bytes = dry_cuda_reduce_bytes(c);
     c->reduce = dry_carve(k, 1, (int64_t)c->reduce_bytes, 1);
     shared_layout(c, k);

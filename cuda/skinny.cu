@@ -2,7 +2,7 @@
  * The adapters' thin products on the matrix units, dropout on their input, and the copies of A and B.
  * Owns nothing.  Must not know of layers or groups: linear.c makes the jobs.
  *
- * One kernel does all three kinds.  A block takes one column slice of Z and one run of rows, and goes down it
+ * One kernel does all kinds.  A block takes one column slice of Z and one run of rows, and goes down it
  * in steps of 32 rows that arrive through a ring in shared memory; each element of Z is read from memory
  * once.  Its part of the other matrix (A or B) lies in shared memory, or in registers when it is small.  A
  * step's product with it is a partial sum over the slice's columns and goes out as float32; the gradient Z^T
@@ -16,6 +16,7 @@
 
 #include "cuda/fixed.cuh"
 #include "cuda/philox.cuh"
+#include "cuda/thin.cuh"
 
 #include <cuda_bf16.h>
 
@@ -24,7 +25,9 @@ enum { THREADS = 256, WARPS = THREADS / 32, ROWS = DRY_SKINNY_ROWS, UNIT = DRY_S
 /* Sizes of a kernel. Rows in shared memory are 16 bytes longer, so that the eight rows of an ldmatrix hit all
  * banks. */
 template <dry_skinny KIND, int UNITS, int COLUMNS> struct sizes {
-    static constexpr bool product = KIND != DRY_SKINNY_DA, gradient = KIND != DRY_SKINNY_XA;
+    static constexpr bool product = KIND == DRY_SKINNY_XA || KIND == DRY_SKINNY_DY,
+                          gradient = KIND != DRY_SKINNY_XA;
+    static constexpr bool normed = KIND == DRY_SKINNY_NORMED_DA;
     static constexpr int units = UNITS, columns = COLUMNS, width = UNITS * UNIT;
     static constexpr int stages = COLUMNS > 256 ? (UNITS > 2 ? 3 : 4) : (UNITS > 2 && product ? 2 : 3);
     static constexpr int z_pitch = COLUMNS + 8, v_pitch = width + 8;
@@ -40,64 +43,6 @@ template <dry_skinny KIND, int UNITS, int COLUMNS> struct sizes {
     static constexpr bool keep = product && UNITS * depth <= 16; /* the warp's part of m fits in registers */
     static constexpr int blocks = COLUMNS > 256 || UNITS > 2 ? 1 : 2;
 };
-
-__device__ __forceinline__ static unsigned shared_address(const void *p)
-{
-    return (unsigned)__cvta_generic_to_shared(p);
-}
-
-/* 16 bytes to shared memory, or zeros. */
-__device__ __forceinline__ static void copy16(__nv_bfloat16 *to, const __nv_bfloat16 *from, bool inside)
-{
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from),
-                 "r"(inside ? 16 : 0)
-                 : "memory");
-}
-__device__ __forceinline__ static void copies_commit()
-{
-    asm volatile("cp.async.commit_group;" ::: "memory");
-}
-template <int LEFT> __device__ __forceinline__ static void copies_wait()
-{
-    asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
-}
-
-__device__ __forceinline__ static void load4(uint32_t r[4], const __nv_bfloat16 *p)
-{
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(shared_address(p))
-                 : "memory");
-}
-__device__ __forceinline__ static void load4_transposed(uint32_t r[4], const __nv_bfloat16 *p)
-{
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(shared_address(p))
-                 : "memory");
-}
-/* d [16, 8] += a [16, 16] b [16, 8] */
-__device__ __forceinline__ static void multiply(float d[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
-{
-    asm volatile(
-        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-        "{%0, %1, %2, %3};"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-
-/* Where lane l points ldmatrix.x4 at, for a 16 x 16 tile with its corner at p: the four 8 x 8 matrices one
- * below the other first (down), or side by side first. */
-__device__ __forceinline__ static const __nv_bfloat16 *tile_down(const __nv_bfloat16 *p, int pitch)
-{
-    int lane = threadIdx.x % 32;
-    return p + (lane % 16) * pitch + lane / 16 * 8;
-}
-__device__ __forceinline__ static const __nv_bfloat16 *tile_across(const __nv_bfloat16 *p, int pitch)
-{
-    int lane = threadIdx.x % 32;
-    return p + (lane % 8 + lane / 16 * 8) * pitch + lane / 8 % 2 * 8;
-}
 
 /* What one block works on. */
 struct slice {
@@ -228,10 +173,42 @@ __device__ __forceinline__ static void product_store(const dry_skinny_job &j, co
     }
 }
 
-/* d += Z^T V over the 32 rows; the warp has COLUMNS / 8 columns of Z. */
+/* The norm's weight at the lane's columns of each of the warp's tiles. */
 template <class K>
-__device__ __forceinline__ static void gradient_step(float (*d)[2 * K::units][4], const __nv_bfloat16 *z,
-                                                     const __nv_bfloat16 *v)
+__device__ __forceinline__ static void weight_load(const dry_skinny_job &j, const slice &w,
+                                                   float (*weight)[2])
+{
+    int first = (int)(threadIdx.x / 32) * K::tiles * 16 + (int)threadIdx.x % 32 / 4;
+
+#pragma unroll
+    for (int t = 0; t < 2 * K::tiles; t++)
+        weight[t / 2][t % 2] =
+            first + t * 8 < w.columns ? dry_cuda_float(j.weight[w.first + first + t * 8]) : 0;
+}
+
+/* A tile's operand from the norm's input to its output; the lane has rows row, row + 1, row + 8 and row + 9
+ * of two columns. */
+__device__ __forceinline__ static void norm_tile(const dry_skinny_job &j, const slice &w, int row,
+                                                 const float *weight, uint32_t a[4])
+{
+    float r[4];
+
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        int at = row + i / 2 * 8 + i % 2;
+        r[i] = at < w.end ? __ldg(j.inverse + at) : 0;
+    }
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        a[i] = dry_cuda_pair(dry_cuda_normed(dry_cuda_low(a[i]), r[i / 2 * 2], weight[i % 2]),
+                             dry_cuda_normed(dry_cuda_high(a[i]), r[i / 2 * 2 + 1], weight[i % 2]));
+}
+
+/* d += Z^T V over the 32 rows from `row` on; the warp has COLUMNS / 8 columns of Z. */
+template <class K>
+__device__ __forceinline__ static void gradient_step(const dry_skinny_job &j, const slice &w, int row,
+                                                     float (*d)[2 * K::units][4], const __nv_bfloat16 *z,
+                                                     const __nv_bfloat16 *v, const float (*weight)[2])
 {
     int first = (int)(threadIdx.x / 32) * K::tiles * 16;
 
@@ -245,6 +222,8 @@ __device__ __forceinline__ static void gradient_step(float (*d)[2 * K::units][4]
         for (int t = 0; t < K::tiles; t++) {
             uint32_t a[4];
             load4_transposed(a, tile_across(z + k * K::z_pitch + first + t * 16, K::z_pitch));
+            if (K::normed)
+                norm_tile(j, w, row + k + (int)threadIdx.x % 4 * 2, weight[t], a);
 #pragma unroll
             for (int u = 0; u < K::units; u++) {
                 multiply(d[t][2 * u], a, b[u][0], b[u][1]);
@@ -269,40 +248,6 @@ __device__ __forceinline__ static int64_t gradient_column(const dry_skinny_job &
             return t.at + (KIND == DRY_SKINNY_DY ? r : (int64_t)r * s.columns);
     }
     return -1;
-}
-
-/* *to += add, before: what was there; nothing is done for 0. One predicated instruction, without a branch
- * that the compiler would wait for the answer in. */
-__device__ __forceinline__ static int64_t add_atomically(int64_t *to, int64_t add)
-{
-    int64_t before;
-
-    asm volatile("{\n\t.reg .pred any;\n\tsetp.ne.s64 any, %2, 0;\n\tmov.s64 %0, 0;\n\t"
-                 "@any atom.global.add.u64 %0, [%1], %2;\n\t}"
-                 : "=&l"(before)
-                 : "l"(to), "l"(add)
-                 : "memory");
-    return before;
-}
-
-/* Some of a warp's gradients to the exact sums. Other blocks add to the same ones: integers, so in any order.
- * All atomics are on their way before the first answer is looked at. */
-template <int N>
-__device__ __forceinline__ static int64_t sums_add(int64_t *sums, const int64_t at[N], const float g[N])
-{
-    int64_t add[N], before[N], flags = 0;
-    int beyond = 0;
-
-#pragma unroll
-    for (int i = 0; i < N; i++)
-        add[i] = at[i] >= 0 ? dry_cuda_gradient_added(0, g[i], &flags) : 0;
-#pragma unroll
-    for (int i = 0; i < N; i++)
-        before[i] = add_atomically(sums + at[i], add[i]);
-#pragma unroll
-    for (int i = 0; i < N; i++)
-        beyond |= before[i] + add[i] >= DRY_GRAD_LIMIT || before[i] + add[i] <= -DRY_GRAD_LIMIT;
-    return beyond ? flags | DRY_FLAG_RANGE : flags;
 }
 
 template <dry_skinny KIND, class K>
@@ -342,10 +287,12 @@ __global__ static void __launch_bounds__(THREADS, sizes<KIND, UNITS, COLUMNS>::b
     slice w = slice_find(j, COLUMNS);
     int steps = (w.end - w.row + ROWS - 1) / ROWS;
     uint32_t kept[K::keep ? K::depth * UNITS : 1][4];
-    float d[K::gradient ? K::tiles : 1][2 * UNITS][4] = {};
+    float d[K::gradient ? K::tiles : 1][2 * UNITS][4] = {}, weight[K::normed ? K::tiles : 1][2] = {};
 
     if (steps <= 0)
         return;
+    if (K::normed)
+        weight_load<K>(j, w, weight);
     if (K::product)
         matrix_load<KIND, K>(j, w, m);
     for (int s = 0; s < K::stages - 1; s++) {
@@ -370,7 +317,7 @@ __global__ static void __launch_bounds__(THREADS, sizes<KIND, UNITS, COLUMNS>::b
         if (K::product)
             product_step<KIND, K>(z + slot * K::z, m, kept, sums);
         if (K::gradient)
-            gradient_step<K>(d, z + slot * K::z, v + slot * K::v);
+            gradient_step<K>(j, w, w.row + s * ROWS, d, z + slot * K::z, v + slot * K::v, weight);
         if (K::product) {
             __syncthreads();
             product_store<K>(j, w, w.row + s * ROWS, sums);
@@ -400,6 +347,7 @@ static const entry entries[DRY_SKINNY_KINDS][2][DRY_SKINNY_UNITS] = {
     {ENTRIES(DRY_SKINNY_XA, 256), ENTRIES(DRY_SKINNY_XA, 512)},
     {ENTRIES(DRY_SKINNY_DY, 256), ENTRIES(DRY_SKINNY_DY, 512)},
     {ENTRIES(DRY_SKINNY_DA, 256), ENTRIES(DRY_SKINNY_DA, 256)},
+    {ENTRIES(DRY_SKINNY_NORMED_DA, 256), ENTRIES(DRY_SKINNY_NORMED_DA, 256)},
 };
 
 cudaError_t dry_cuda_skinny_setup(enum dry_skinny kind, int units, int *columns, int *resident)
@@ -410,7 +358,7 @@ cudaError_t dry_cuda_skinny_setup(enum dry_skinny kind, int units, int *columns,
     *columns = *resident = 0;
     if (e == cudaSuccess)
         e = cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
-    for (int wide = kind != DRY_SKINNY_DA; wide >= 0 && e == cudaSuccess; wide--) {
+    for (int wide = kind == DRY_SKINNY_XA || kind == DRY_SKINNY_DY; wide >= 0 && e == cudaSuccess; wide--) {
         const entry &k = entries[kind][wide][units - 1];
         if (k.bytes > most)
             continue;

@@ -3,10 +3,19 @@
  * Owns nothing.  Launchers; what they compute is said here, how in skinny.cu.
  *
  * Z is an activation [T, pitch], x or dy, read in column slices of DRY_SKINNY_* columns that no segment
- * crosses. XA  partial[slice] [T, width] = Z A^T          A [width, in], k contiguous DY  partial[slice] [T,
- * width] = Z B            B [out, width]; and in the same pass sums of B += Z^T V                         V
- * [T, width], columns of the other side's pad DA  sums of A += V^T Z The partial products of the slices are
- * added up by dry_cuda_skinny_finish_launch, in order, and go to the pad.
+ * crosses.
+ *
+ *   XA         partial[slice] [T, width] = Z A^T; A [width, in], k contiguous
+ *
+ *   DY         partial[slice] [T, width] = Z B; B [out, width]; and in the same pass sums of B += Z^T V; V
+ * [T, width], columns of the other side's pad
+ *
+ *   DA         sums of A += V^T Z
+ *
+ *   NORMED_DA  the same for Z = RMSNorm of z, each element made as the norm's own kernel makes it
+ *
+ * The partial products of the slices are added up by dry_cuda_skinny_finish_launch, in order, and go to the
+ * pad.
  */
 #ifndef DRY_CUDA_SKINNY_H
 #define DRY_CUDA_SKINNY_H
@@ -18,7 +27,7 @@
 extern "C" {
 #endif
 
-enum dry_skinny { DRY_SKINNY_XA, DRY_SKINNY_DY, DRY_SKINNY_DA, DRY_SKINNY_KINDS };
+enum dry_skinny { DRY_SKINNY_XA, DRY_SKINNY_DY, DRY_SKINNY_DA, DRY_SKINNY_NORMED_DA, DRY_SKINNY_KINDS };
 enum {
     DRY_SKINNY_UNIT = 16,  /* columns of a thin side come in so many */
     DRY_SKINNY_UNITS = 4,  /* at most */
@@ -46,7 +55,9 @@ struct dry_skinny_job {
     struct dry_skinny_target target[3];
     float *partial;
     int64_t *sums, *words;
-    float factor; /* of the gradients */
+    float factor;         /* of the gradients */
+    const float *inverse; /* [useful], NORMED_DA: 1 / rms of z's rows, and the norm's weight */
+    const dry_bf16 *weight;
 };
 /* One member's part of the pad: columns first .. end - 1 from its slices' columns first - pad_first ... */
 struct dry_skinny_part {

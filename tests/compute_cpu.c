@@ -87,11 +87,20 @@ static void everything(struct test_case *c, char hex[DRY_HASH_HEX])
     add(c, h, lse, a->heads);
     ops->attention_backward(b, 0, qkv, raw, o, lse, random_rows(c, 5, q), dqkv);
     add(c, h, dqkv, q + 2 * k);
-    void *gate_up = random_rows(c, 6, 2 * ffn), *act = case_buffer(c, ffn);
-    ops->swiglu_forward(b, gate_up, act);
+    void *gate_up = random_rows(c, 6, 2 * ffn), *act = case_buffer(c, ffn), *dy = random_rows(c, 7, hidden);
+    ops->mlp_forward(b, 0, gate_up, x, act, y);
     add(c, h, act, ffn);
-    ops->swiglu_backward(b, gate_up, act, gate_up);
+    add(c, h, y, hidden);
+    struct dry_mlp mlp = {.x = x,
+                          .normed = case_buffer(c, hidden),
+                          .again = 1,
+                          .gate_up = gate_up,
+                          .act = act,
+                          .dy = dy,
+                          .dx = case_buffer(c, hidden)};
+    ops->mlp_backward(b, 0, &mlp);
     add(c, h, gate_up, 2 * ffn);
+    add(c, h, mlp.dx, hidden);
     ops->loss(b, x, dx);
     add(c, h, dx, hidden);
     ops->sums_block(b, &block, &count);

@@ -383,6 +383,32 @@ static void test_linear(struct test_case *c, enum dry_group g)
     trial_free(&t);
 }
 
+/* q k v's backward with the norm's output made again from its input: the same sums as from the output. */
+static void test_normed(struct test_case *c)
+{
+    int64_t hidden = c->base->arch.hidden, layer = c->base->arch.layers - 1, useful = c->batch.useful;
+    const double *weight = reference_tensor(&c->reference, c->base->layer[layer].input_norm);
+    struct trial t = {.group = DRY_GROUP_QKV, .layer = layer};
+    double *stream = numbers(c, 95, useful * hidden, 1);
+
+    trial_make(c, &t, 96, hidden, dry_group_out(&c->base->arch, DRY_GROUP_QKV));
+    reference_norm(stream, weight, useful, hidden, c->base->arch.norm_eps, t.x);
+    void *x = case_upload(c, stream, hidden), *dy = case_upload(c, t.w, t.out), *y = case_buffer(c, t.out);
+    void *normed = case_buffer(c, hidden), *room = case_buffer(c, hidden), *dx = case_buffer(c, hidden);
+    for (int again = 0; again < 2; again++) {
+        c->ops->norm_forward(c->backend, layer, DRY_NORM_INPUT, x, normed);
+        c->ops->linear_forward(c->backend, layer, DRY_GROUP_QKV, normed, NULL, y);
+        c->ops->sums_clear(c->backend);
+        c->ops->normed_backward(c->backend, layer, DRY_NORM_INPUT, x, again ? room : normed, again, dy, dx);
+        check_gradient(c, linear_value, &t, dx, "q k v behind its norm: gradient of the input");
+        if (c->adapter)
+            check_adapter_gradient(c, &t,
+                                   again ? "q k v behind its norm, made again" : "q k v behind its norm");
+    }
+    free(stream);
+    trial_free(&t);
+}
+
 static double attention_value(struct test_case *c, void *context)
 {
     struct trial *t = context;
@@ -417,28 +443,93 @@ static void test_attention(struct test_case *c)
     trial_free(&t);
 }
 
-static double swiglu_value(struct test_case *c, void *context)
+/* The MLP's output, weighted, from its norm's output. */
+static double mlp_value(struct test_case *c, void *context)
 {
     struct trial *t = context;
+    int64_t ffn = c->base->arch.ffn;
+    double *gate_up = zeros(c->batch.useful * 2 * ffn), *act = zeros(c->batch.useful * ffn);
 
-    reference_swiglu(&c->reference, t->x, t->y);
+    reference_linear(&c->reference, t->layer, DRY_GROUP_GATE_UP, t->x, NULL, gate_up);
+    reference_swiglu(&c->reference, gate_up, act);
+    reference_linear(&c->reference, t->layer, DRY_GROUP_DOWN, act, NULL, t->y);
+    free(act);
+    free(gate_up);
     return weighted(t->y, t->w, c->batch.useful * t->out);
 }
 
-static void test_swiglu(struct test_case *c)
+/* An MLP's gradients of A and B, or those of down alone, and zero for all others. */
+static void check_mlp_gradient(struct test_case *c, struct trial *t, int down_only, const char *what)
 {
-    int64_t ffn = c->base->arch.ffn;
-    struct trial t = {.layer = 0};
+    static const enum dry_proj members[] = {DRY_PROJ_DOWN, DRY_PROJ_GATE, DRY_PROJ_UP};
+    int64_t parameters = c->adapter->parameters, count = down_only ? 1 : 3;
+    float *got = calloc((size_t)parameters, sizeof *got);
+    double worst = 0;
 
-    trial_make(c, &t, 50, 2 * ffn, ffn);
-    for (int64_t i = 0; i < c->batch.useful * 2 * ffn; i++)
-        t.x[i] *= 4; /* where silu bends */
-    void *x = case_upload(c, t.x, 2 * ffn), *dy = case_upload(c, t.w, ffn), *y = case_buffer(c, ffn);
-    c->ops->swiglu_forward(c->backend, x, y);
-    swiglu_value(c, &t);
-    check_output(c, y, t.y, ffn, "swiglu");
-    c->ops->swiglu_backward(c->backend, x, dy, x);
-    check_gradient(c, swiglu_value, &t, x, "swiglu's gradient, in place");
+    c->ops->gradient_get(c->backend, got);
+    for (int64_t m = 0; m < count; m++) {
+        const struct dry_adapter_part *p = dry_adapter_at(c->adapter, t->layer, members[m]);
+        if (!p)
+            continue;
+        int64_t a = p->rank * dry_proj_in(&c->base->arch, members[m]),
+                b = p->rank * dry_proj_out(&c->base->arch, members[m]);
+        worst = fmax(worst, gradient_error(c, mlp_value, t, c->reference.values + p->a, a, got + p->a));
+        worst = fmax(worst, gradient_error(c, mlp_value, t, c->reference.values + p->b, b, got + p->b));
+        memset(got + p->a, 0, (size_t)a * sizeof *got);
+        memset(got + p->b, 0, (size_t)b * sizeof *got);
+    }
+    for (int64_t i = 0; i < parameters; i++)
+        if (got[i] != 0)
+            worst = INFINITY;
+    check(c, worst, c->gradient_tolerance, what);
+    free(got);
+}
+
+enum mlp_way { MLP_KEPT, MLP_AGAIN, MLP_DOWN_ONLY, MLP_WAYS };
+
+/* From the residual stream to the MLP's output and back. */
+static void test_mlp(struct test_case *c)
+{
+    static const char *const names[] = {"mlp, norm kept: gradients of A and B", "mlp: gradients of A and B",
+                                        "mlp: gradients of down's A and B alone"};
+    const struct dry_arch *a = &c->base->arch;
+    int64_t ffn = a->ffn, hidden = a->hidden, layer = a->layers - 1, useful = c->batch.useful;
+    const double *weight = reference_tensor(&c->reference, c->base->layer[layer].post_norm);
+    double *stream = numbers(c, 55, useful * hidden, 1), *act = zeros(useful * ffn),
+           *gate_up = zeros(useful * 2 * ffn);
+    struct trial t = {.layer = layer};
+
+    trial_make(c, &t, 50, hidden, hidden);
+    reference_norm(stream, weight, useful, hidden, a->norm_eps, t.x);
+    reference_linear(&c->reference, layer, DRY_GROUP_GATE_UP, t.x, NULL, gate_up);
+    reference_swiglu(&c->reference, gate_up, act);
+    void *x = case_upload(c, stream, hidden), *dy = case_upload(c, t.w, hidden);
+    void *normed = case_buffer(c, hidden), *room = case_buffer(c, hidden), *y = case_buffer(c, hidden);
+    struct dry_mlp m = {.x = x, .dy = dy, .gate_up = case_buffer(c, 2 * ffn), .act = case_buffer(c, ffn)};
+    void *dx = case_buffer(c, hidden);
+    for (enum mlp_way way = 0; way < MLP_WAYS; way++) {
+        c->ops->norm_forward(c->backend, layer, DRY_NORM_POST, x, normed);
+        c->ops->linear_forward(c->backend, layer, DRY_GROUP_GATE_UP, normed, NULL, m.gate_up);
+        c->ops->mlp_forward(c->backend, layer, m.gate_up, x, m.act, y);
+        check_output(c, m.act, act, ffn, "swiglu");
+        mlp_value(c, &t);
+        for (int64_t i = 0; i < useful * hidden; i++)
+            t.y[i] += stream[i];
+        check_output(c, y, t.y, hidden, "mlp and residual");
+        m.again = way == MLP_AGAIN;
+        m.normed = m.again ? room : normed;
+        m.down_only = way == MLP_DOWN_ONLY;
+        m.dx = m.down_only ? NULL : dx;
+        c->ops->sums_clear(c->backend);
+        c->ops->mlp_backward(c->backend, layer, &m);
+        if (m.dx)
+            check_gradient(c, mlp_value, &t, dx, "mlp's gradient");
+        if (c->adapter)
+            check_mlp_gradient(c, &t, m.down_only, names[way]);
+    }
+    free(gate_up);
+    free(act);
+    free(stream);
     trial_free(&t);
 }
 
@@ -565,8 +656,9 @@ int main(void)
         test_norm(&c, DRY_NORM_POST);
         for (enum dry_group g = 0; g < DRY_GROUPS; g++)
             test_linear(&c, g);
+        test_normed(&c);
         test_attention(&c);
-        test_swiglu(&c);
+        test_mlp(&c);
         test_loss(&c);
         if (c.adapter) {
             test_adamw(&c);

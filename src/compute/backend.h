@@ -73,6 +73,20 @@ struct dry_adamw {
     int64_t step;                                        /* 1-based, for bias correction */
 };
 
+/* What the backward pass of a layer's MLP works on: from the gradient of its output to that of its norm's
+ * output, with the sums of dA, dB of down, gate and up. */
+struct dry_mlp {
+    const void *x; /* [T, H] the norm's input */
+    void *normed;  /* [T, H] its output; with `again` it is not kept, and this is room for it */
+    int again;
+    void *gate_up;  /* [T, 2F] as forward left it; becomes its gradient */
+    void *act;      /* [T, F] room */
+    const void *dy; /* [T, H] stays as it is: the residual path needs it again */
+    int down_only;  /* nothing below down is adapted: its sums alone are wanted; gate_up may stay, dx is NULL
+                     */
+    void *dx;       /* [T, H] =; NULL: nothing below gate and up is adapted */
+};
+
 struct dry_backend;
 
 /* Time that a device spent from one mark to the next. */
@@ -148,11 +162,15 @@ struct dry_backend_ops {
     enum dry_status (*attention_backward)(struct dry_backend *b, int64_t layer, const void *qkv,
                                           const void *raw, const void *o, const float *lse, const void *d_o,
                                           void *dqkv);
-    /* y [T, F] = silu(gate) * up, gate_up [T, 2F]. */
-    enum dry_status (*swiglu_forward)(struct dry_backend *b, const void *gate_up, void *y);
-    /* d_gate_up [T, 2F] = ; may alias gate_up. */
-    enum dry_status (*swiglu_backward)(struct dry_backend *b, const void *gate_up, const void *dy,
-                                       void *d_gate_up);
+    /* linear_backward of the group whose input is the layer's norm n of x [T, H] (QKV; gate and up). normed
+     * [T, H] holds the norm's output, or with again != 0 it is not kept, and normed is room for it. */
+    enum dry_status (*normed_backward)(struct dry_backend *b, int64_t layer, enum dry_norm n, const void *x,
+                                       void *normed, int again, const void *dy, void *dx);
+    /* act [T, F] = silu(gate) * up, gate_up [T, 2F]; y [T, H] = residual [T, H] + down of act. */
+    enum dry_status (*mlp_forward)(struct dry_backend *b, int64_t layer, const void *gate_up,
+                                   const void *residual, void *act, void *y);
+    /* After linear_forward of gate and up, and mlp_forward. */
+    enum dry_status (*mlp_backward)(struct dry_backend *b, int64_t layer, const struct dry_mlp *m);
     /* Final norm, head and -log p on the supervised rows of x [T, H], in chunks: sums of loss and tokens += ;
      * dx [T, H] = gradient of the sum (zero on other rows) unless NULL. */
     enum dry_status (*loss)(struct dry_backend *b, const void *x, void *dx);

@@ -5,11 +5,12 @@
  *
  * What forward keeps for backward, per layer from the lowest adapted one up: the residual stream before
  * attention and before the MLP, q k v after rotation (and before, with qk_norm), the attention's output and
- * log-sum-exp, and gate and up. Norm and SwiGLU outputs are cheap to compute again and are kept only with
- * DRY_RECOMPUTE_NONE. With DRY_RECOMPUTE_FULL only the residual stream before attention is kept for each
- * layer; the other buffers are one set, which backward fills again, but for the last layer, whose values are
- * still there. Layers below the lowest adapted one, and all layers when nothing is trained, share one set.
- * Operations give the same bits each time, so that the choice changes no bit of a run.
+ * log-sum-exp, and gate and up. SwiGLU's output comes again with its gradient; norms' outputs are cheap to
+ * compute again and are kept only with DRY_RECOMPUTE_NONE. With DRY_RECOMPUTE_FULL only the residual stream
+ * before attention is kept for each layer; the other buffers are one set, which backward fills again, but for
+ * the last layer, whose values are still there. Layers below the lowest adapted one, and all layers when
+ * nothing is trained, share one set. Operations give the same bits each time, so that the choice changes no
+ * bit of a run.
  */
 #include "config.h"
 
@@ -33,15 +34,13 @@ enum slot {
     SLOT_LSE, /* [T, Hq] float32 */
     SLOT_X2,  /* [T, H] residual stream into the MLP */
     SLOT_GU,  /* [T, 2F] gate and up; in backward their gradient */
-    SLOT_N1,  /* [T, H] input of q k v; this and the next two only where nothing is recomputed */
+    SLOT_N1,  /* [T, H] input of q k v; this and the next only where nothing is recomputed */
     SLOT_N2,  /* [T, H] input of gate and up */
-    SLOT_ACT, /* [T, F] input of down */
     SLOT_SHARED,
-    SLOT_H = SLOT_SHARED, /* [T, H] residual stream out of the last layer */
-    SLOT_IN,              /* [T, max(H, F)] norm's or SwiGLU's output where it is not kept */
-    SLOT_DH,              /* [T, H] gradient of the residual stream */
-    SLOT_DWIDE,           /* [T, max(F, Q + 2K)] gradient of SwiGLU's output, or of q k v */
-    SLOT_DNARROW,         /* [T, max(H, Q)] gradient of a norm's output, or of the attention's */
+    SLOT_IN = SLOT_SHARED, /* [T, H] norm's output where it is not kept; in the end the last hidden state */
+    SLOT_WIDE,    /* [T, max(F, Q + 2K)] SwiGLU's output; in backward its gradient, or that of q k v */
+    SLOT_DH,      /* [T, H] gradient of the residual stream */
+    SLOT_DNARROW, /* [T, max(H, Q)] gradient of a norm's output, or of the attention's */
     SLOTS
 };
 
@@ -55,11 +54,9 @@ static const char *const slot_names[] = {
     [SLOT_GU] = "kept: gate, up",
     [SLOT_N1] = "kept: norm, attention",
     [SLOT_N2] = "kept: norm, MLP",
-    [SLOT_ACT] = "kept: SwiGLU output",
-    [SLOT_H] = "scratch: last hidden state",
-    [SLOT_IN] = "scratch: linear input",
+    [SLOT_IN] = "scratch: norm, last hidden state",
+    [SLOT_WIDE] = "scratch: MLP, q k v",
     [SLOT_DH] = "gradient: residual stream",
-    [SLOT_DWIDE] = "gradient: MLP, q k v",
     [SLOT_DNARROW] = "gradient: norm, attention",
 };
 _Static_assert(sizeof slot_names / sizeof *slot_names == SLOTS, "each slot has a name");
@@ -133,17 +130,15 @@ static void slot_widths(const struct dry_arch *a, int training, enum dry_recompu
     int keeps_inputs = recompute == DRY_RECOMPUTE_NONE;
     int64_t q = dry_proj_out(a, DRY_PROJ_Q), k = dry_proj_out(a, DRY_PROJ_K);
 
-    width[SLOT_X1] = width[SLOT_X2] = width[SLOT_H] = a->hidden;
+    width[SLOT_X1] = width[SLOT_X2] = width[SLOT_IN] = a->hidden;
     width[SLOT_RAW] = a->qk_norm && training ? q + k : 0;
     width[SLOT_QKV] = q + 2 * k;
     width[SLOT_O] = q;
     width[SLOT_LSE] = a->heads;
     width[SLOT_GU] = 2 * a->ffn;
     width[SLOT_N1] = width[SLOT_N2] = keeps_inputs ? a->hidden : 0;
-    width[SLOT_ACT] = keeps_inputs ? a->ffn : 0;
-    width[SLOT_IN] = keeps_inputs ? 0 : dry_larger(a->hidden, a->ffn);
+    width[SLOT_WIDE] = training ? dry_larger(a->ffn, q + 2 * k) : a->ffn;
     width[SLOT_DH] = training ? a->hidden : 0;
-    width[SLOT_DWIDE] = training ? dry_larger(a->ffn, q + 2 * k) : 0;
     width[SLOT_DNARROW] = training ? dry_larger(a->hidden, q) : 0;
 }
 
@@ -292,7 +287,7 @@ static void *at(const struct dry_engine *e, enum slot slot, int64_t layer)
     return e->arena + s->offset[slot] + set * s->bytes[slot];
 }
 
-/* Where a linear's input lies that a norm or SwiGLU makes. */
+/* Where a linear's input lies that a norm makes. */
 static void *input_at(const struct dry_engine *e, enum slot slot, int64_t layer)
 {
     return at(e, e->slots.recompute == DRY_RECOMPUTE_NONE ? slot : SLOT_IN, layer);
@@ -301,7 +296,7 @@ static void *input_at(const struct dry_engine *e, enum slot slot, int64_t layer)
 /* Where a layer's output goes: the next layer's input. */
 static void *output_of(const struct dry_engine *e, int64_t layer)
 {
-    return layer + 1 < e->base->arch.layers ? at(e, SLOT_X1, layer + 1) : at(e, SLOT_H, 0);
+    return layer + 1 < e->base->arch.layers ? at(e, SLOT_X1, layer + 1) : at(e, SLOT_IN, 0);
 }
 
 enum dry_status dry_engine_batch(struct dry_engine *e, const struct dry_batch *batch, int dropout)
@@ -330,30 +325,11 @@ static enum dry_status layer_begin(struct dry_engine *e, int64_t l)
 
 static enum dry_status layer_forward(struct dry_engine *e, int64_t l)
 {
-    const struct dry_backend_ops *ops = e->backend->ops;
-    void *act = input_at(e, SLOT_ACT, l);
     enum dry_status status = layer_begin(e, l);
 
-    if (!status)
-        status = ops->swiglu_forward(e->backend, at(e, SLOT_GU, l), act);
-    if (!status)
-        status = ops->linear_forward(e->backend, l, DRY_GROUP_DOWN, act, at(e, SLOT_X2, l), output_of(e, l));
-    return status;
-}
-
-/* A norm's or SwiGLU's output again, unless it was kept. */
-static enum dry_status norm_again(struct dry_engine *e, int64_t l, enum dry_norm n, const void *x, void *y)
-{
-    if (e->slots.recompute == DRY_RECOMPUTE_NONE)
-        return DRY_OK;
-    return e->backend->ops->norm_forward(e->backend, l, n, x, y);
-}
-
-static enum dry_status swiglu_again(struct dry_engine *e, const void *gate_up, void *y)
-{
-    if (e->slots.recompute == DRY_RECOMPUTE_NONE)
-        return DRY_OK;
-    return e->backend->ops->swiglu_forward(e->backend, gate_up, y);
+    return status ? status
+                  : e->backend->ops->mlp_forward(e->backend, l, at(e, SLOT_GU, l), at(e, SLOT_X2, l),
+                                                 at(e, SLOT_WIDE, 0), output_of(e, l));
 }
 
 /* dh: gradient of the layer's output in, of its input out. Ends at the bottom group of the lowest adapted
@@ -362,23 +338,21 @@ static enum dry_status layer_backward(struct dry_engine *e, int64_t l)
 {
     const struct dry_backend_ops *ops = e->backend->ops;
     struct dry_backend *b = e->backend;
-    void *x1 = at(e, SLOT_X1, l), *x2 = at(e, SLOT_X2, l), *act = input_at(e, SLOT_ACT, l);
-    void *n1 = input_at(e, SLOT_N1, l), *n2 = input_at(e, SLOT_N2, l);
-    void *qkv = at(e, SLOT_QKV, l), *o = at(e, SLOT_O, l), *gu = at(e, SLOT_GU, l);
-    void *dh = at(e, SLOT_DH, 0), *wide = at(e, SLOT_DWIDE, 0), *narrow = at(e, SLOT_DNARROW, 0);
+    void *x1 = at(e, SLOT_X1, l), *x2 = at(e, SLOT_X2, l), *qkv = at(e, SLOT_QKV, l), *o = at(e, SLOT_O, l);
+    void *dh = at(e, SLOT_DH, 0), *wide = at(e, SLOT_WIDE, 0), *narrow = at(e, SLOT_DNARROW, 0);
     enum dry_group last = l == e->slots.lowest ? e->bottom : DRY_GROUPS;
-    enum dry_status status;
+    int again = e->slots.recompute != DRY_RECOMPUTE_NONE;
+    struct dry_mlp mlp = {.x = x2,
+                          .normed = input_at(e, SLOT_N2, l),
+                          .again = again,
+                          .gate_up = at(e, SLOT_GU, l),
+                          .act = wide,
+                          .dy = dh,
+                          .down_only = last == DRY_GROUP_DOWN,
+                          .dx = last == DRY_GROUP_DOWN || last == DRY_GROUP_GATE_UP ? NULL : narrow};
+    enum dry_status status = ops->mlp_backward(b, l, &mlp);
 
-    if ((status = swiglu_again(e, gu, act)) ||
-        (status =
-             ops->linear_backward(b, l, DRY_GROUP_DOWN, act, dh, last == DRY_GROUP_DOWN ? NULL : wide)) ||
-        last == DRY_GROUP_DOWN)
-        return status;
-    if ((status = ops->swiglu_backward(b, gu, wide, gu)) ||
-        (status = norm_again(e, l, DRY_NORM_POST, x2, n2)) ||
-        (status = ops->linear_backward(b, l, DRY_GROUP_GATE_UP, n2, gu,
-                                       last == DRY_GROUP_GATE_UP ? NULL : narrow)) ||
-        last == DRY_GROUP_GATE_UP)
+    if (status || !mlp.dx)
         return status;
     if ((status = ops->norm_backward(b, l, DRY_NORM_POST, x2, narrow, dh)) ||
         (status = ops->linear_backward(b, l, DRY_GROUP_O, o, dh, last == DRY_GROUP_O ? NULL : narrow)) ||
@@ -386,9 +360,8 @@ static enum dry_status layer_backward(struct dry_engine *e, int64_t l)
         return status;
     if ((status =
              ops->attention_backward(b, l, qkv, at(e, SLOT_RAW, l), o, at(e, SLOT_LSE, l), narrow, wide)) ||
-        (status = norm_again(e, l, DRY_NORM_INPUT, x1, n1)) ||
-        (status =
-             ops->linear_backward(b, l, DRY_GROUP_QKV, n1, wide, last == DRY_GROUP_QKV ? NULL : narrow)) ||
+        (status = ops->normed_backward(b, l, DRY_NORM_INPUT, x1, input_at(e, SLOT_N1, l), again, wide,
+                                       last == DRY_GROUP_QKV ? NULL : narrow)) ||
         last == DRY_GROUP_QKV)
         return status;
     return ops->norm_backward(b, l, DRY_NORM_INPUT, x1, narrow, dh);
@@ -415,7 +388,7 @@ enum dry_status dry_engine_forward(struct dry_engine *e)
     }
     status = run_forward(e);
     if (!status)
-        status = e->backend->ops->loss(e->backend, at(e, SLOT_H, 0), at(e, SLOT_DH, 0));
+        status = e->backend->ops->loss(e->backend, at(e, SLOT_IN, 0), at(e, SLOT_DH, 0));
     return status;
 }
 
@@ -439,6 +412,6 @@ enum dry_status dry_engine_evaluate(struct dry_engine *e)
     enum dry_status status = run_forward(e);
 
     if (!status)
-        status = e->backend->ops->loss(e->backend, at(e, SLOT_H, 0), NULL);
+        status = e->backend->ops->loss(e->backend, at(e, SLOT_IN, 0), NULL);
     return status;
 }

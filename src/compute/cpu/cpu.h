@@ -121,6 +121,18 @@ void dry_cpu_rms_row(const float *x, const float *weight, int64_t n, double eps,
 void dry_cpu_rms_row_backward(const float *x, const float *weight, const float *dy, int64_t n, double eps,
                               int add, float *dx);
 
+/* swiglu.c. y [T, F] = silu(gate) up of gate_up [T, 2F]; and back: gate_up becomes its gradient, and y, the
+ * gradient of the output, becomes the output again. */
+void dry_cpu_swiglu_forward(const struct dry_cpu *cpu, const float *gate_up, float *y);
+void dry_cpu_swiglu_backward(const struct dry_cpu *cpu, float *gate_up, float *y);
+
+/* linear.c. linear_backward in two: dx, and the sums of dA and dB, which may follow later, before another
+ * group's. */
+void dry_cpu_linear_input(struct dry_cpu *cpu, int64_t layer, enum dry_group which, const float *dy,
+                          float *dx);
+void dry_cpu_linear_sums(struct dry_cpu *cpu, int64_t layer, enum dry_group which, const float *x,
+                         const float *dy);
+
 /* sums.c. The fixed-point value added to *sum; returns the flag raised, or 0. */
 int64_t dry_cpu_sum_add(int64_t *sum, double value, double scale, int64_t limit);
 /* Adds a gradient block [rows, columns] of leading dimension ld to sums at sum (dense rows of `stride`). */
@@ -143,9 +155,11 @@ enum dry_status dry_cpu_attention_forward(struct dry_backend *b, int64_t layer, 
 enum dry_status dry_cpu_attention_backward(struct dry_backend *b, int64_t layer, const void *qkv,
                                            const void *raw, const void *o, const float *lse, const void *d_o,
                                            void *dqkv);
-enum dry_status dry_cpu_swiglu_forward(struct dry_backend *b, const void *gate_up, void *y);
-enum dry_status dry_cpu_swiglu_backward(struct dry_backend *b, const void *gate_up, const void *dy,
-                                        void *d_gate_up);
+enum dry_status dry_cpu_normed_backward(struct dry_backend *b, int64_t layer, enum dry_norm n, const void *x,
+                                        void *normed, int again, const void *dy, void *dx);
+enum dry_status dry_cpu_mlp_forward(struct dry_backend *b, int64_t layer, const void *gate_up,
+                                    const void *residual, void *act, void *y);
+enum dry_status dry_cpu_mlp_backward(struct dry_backend *b, int64_t layer, const struct dry_mlp *m);
 enum dry_status dry_cpu_loss(struct dry_backend *b, const void *x, void *dx);
 enum dry_status dry_cpu_sums_clear(struct dry_backend *b);
 enum dry_status dry_cpu_sums_block(struct dry_backend *b, int64_t **block, size_t *count);

@@ -135,7 +135,7 @@ static void product_xa(const struct group *g, const struct member *m, const floa
     }
 }
 
-/* xa = dropout(x) A^T of every member; with dy also u [T, ranks] = scale dy B. */
+/* xa = dropout(x) A^T of every member (x not NULL), u [T, ranks] = scale dy B (dy not NULL). */
 static void low_rank_products(const struct group *g, const float *x, const float *dy)
 {
     struct dry_cpu *cpu = g->cpu;
@@ -149,7 +149,8 @@ static void low_rank_products(const struct group *g, const float *x, const float
         int64_t row = k / g->members * DRY_CPU_ROWS, rows = dry_smaller(DRY_CPU_ROWS, g->useful - row);
         if (!m->part)
             continue;
-        product_xa(g, m, x, row, rows);
+        if (x)
+            product_xa(g, m, x, row, rows);
         if (dy)
             dry_cpu_gemm(0, 0, rows, m->rank, m->out, m->part->scale, dy + row * g->out + m->first, g->out,
                          cpu->values + m->part->b, m->rank, 0, cpu->u + row * g->ranks + m->rank_first,
@@ -296,21 +297,55 @@ static void input_tile(const struct group *g, struct dry_cpu_tile t, const float
     }
 }
 
+/* dx from dy and u. */
+static void input(const struct group *g, const float *dy, float *dx)
+{
+    struct dry_cpu_grid grid = dry_cpu_grid_make(g->useful, g->in);
+
+#pragma omp parallel for schedule(dynamic) num_threads(g->cpu->threads)
+    for (int64_t k = 0; k < grid.tiles; k++)
+        input_tile(g, dry_cpu_grid_tile(&grid, k), dy, dx);
+    dry_cpu_zero_padding(g->cpu, dx, g->in);
+}
+
 enum dry_status dry_cpu_linear_backward(struct dry_backend *b, int64_t layer, enum dry_group which,
                                         const void *x, const void *dy, void *dx)
 {
-    struct dry_cpu *cpu = dry_cpu_of(b);
+    struct group g;
+
+    group_make(dry_cpu_of(b), layer, which, &g);
+    low_rank_products(&g, x, dy);
+    gradients(&g, x, dy);
+    if (dx)
+        input(&g, dy, dx);
+    return DRY_OK;
+}
+
+void dry_cpu_linear_input(struct dry_cpu *cpu, int64_t layer, enum dry_group which, const float *dy,
+                          float *dx)
+{
     struct group g;
 
     group_make(cpu, layer, which, &g);
-    low_rank_products(&g, x, dy);
+    low_rank_products(&g, NULL, dy);
+    input(&g, dy, dx);
+}
+
+void dry_cpu_linear_sums(struct dry_cpu *cpu, int64_t layer, enum dry_group which, const float *x,
+                         const float *dy)
+{
+    struct group g;
+
+    group_make(cpu, layer, which, &g);
+    low_rank_products(&g, x, NULL); /* u is there */
     gradients(&g, x, dy);
-    if (!dx)
-        return DRY_OK;
-    struct dry_cpu_grid grid = dry_cpu_grid_make(g.useful, g.in);
-#pragma omp parallel for schedule(dynamic) num_threads(cpu->threads)
-    for (int64_t k = 0; k < grid.tiles; k++)
-        input_tile(&g, dry_cpu_grid_tile(&grid, k), dy, dx);
-    dry_cpu_zero_padding(cpu, dx, g.in);
-    return DRY_OK;
+}
+
+enum dry_status dry_cpu_normed_backward(struct dry_backend *b, int64_t layer, enum dry_norm n, const void *x,
+                                        void *normed, int again, const void *dy, void *dx)
+{
+    enum dry_group which = n == DRY_NORM_INPUT ? DRY_GROUP_QKV : DRY_GROUP_GATE_UP;
+    enum dry_status status = again ? dry_cpu_norm_forward(b, layer, n, x, normed) : DRY_OK;
+
+    return status ? status : dry_cpu_linear_backward(b, layer, which, normed, dy, dx);
 }

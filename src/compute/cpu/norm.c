@@ -1,5 +1,5 @@
 /*
- * Embedding rows, RMSNorm and its gradient, and SwiGLU and its gradient: the row-wise operations.
+ * Embedding rows, RMSNorm and its gradient.
  * Owns nothing.  Must not know of records.
  */
 #include "config.h"
@@ -114,58 +114,5 @@ enum dry_status dry_cpu_norm_backward(struct dry_backend *b, int64_t layer, enum
     for (int64_t t = 0; t < cpu->batch.useful; t++)
         dry_cpu_rms_row_backward(in + t * hidden, weight, gradient + t * hidden, hidden, cpu->arch->norm_eps,
                                  1, out + t * hidden);
-    return DRY_OK;
-}
-
-/* silu(g) = g / (1 + exp(-g)) */
-DRY_CPU_VECTOR static void swiglu_row(const float *gate, const float *up, int64_t n, float *y)
-{
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++)
-        y[i] = gate[i] / (1.0f + dry_cpu_exp(-gate[i])) * up[i];
-}
-
-/* Each iteration reads its elements before it writes them, so the outputs may be the inputs. */
-DRY_CPU_VECTOR static void swiglu_row_backward(const float *gate, const float *up, const float *dy, int64_t n,
-                                               float *d_gate, float *d_up)
-{
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
-        float s = 1.0f / (1.0f + dry_cpu_exp(-gate[i]));
-        float silu = gate[i] * s;
-        float g = dy[i] * up[i] * (s + silu * (1.0f - s));
-        float u = dy[i] * silu;
-        d_gate[i] = g;
-        d_up[i] = u;
-    }
-}
-
-enum dry_status dry_cpu_swiglu_forward(struct dry_backend *b, const void *gate_up, void *y)
-{
-    struct dry_cpu *cpu = dry_cpu_of(b);
-    int64_t ffn = cpu->arch->ffn;
-    const float *in = gate_up;
-    float *out = y;
-
-#pragma omp parallel for schedule(static) num_threads(cpu->threads)
-    for (int64_t t = 0; t < cpu->batch.useful; t++)
-        swiglu_row(in + t * 2 * ffn, in + t * 2 * ffn + ffn, ffn, out + t * ffn);
-    dry_cpu_zero_padding(cpu, out, ffn);
-    return DRY_OK;
-}
-
-enum dry_status dry_cpu_swiglu_backward(struct dry_backend *b, const void *gate_up, const void *dy,
-                                        void *d_gate_up)
-{
-    struct dry_cpu *cpu = dry_cpu_of(b);
-    int64_t ffn = cpu->arch->ffn;
-    const float *in = gate_up, *gradient = dy;
-    float *out = d_gate_up;
-
-#pragma omp parallel for schedule(static) num_threads(cpu->threads)
-    for (int64_t t = 0; t < cpu->batch.useful; t++)
-        swiglu_row_backward(in + t * 2 * ffn, in + t * 2 * ffn + ffn, gradient + t * ffn, ffn,
-                            out + t * 2 * ffn, out + t * 2 * ffn + ffn);
-    dry_cpu_zero_padding(cpu, out, 2 * ffn);
     return DRY_OK;
 }
