@@ -18,7 +18,9 @@ static struct {
     int deferring;
     char *kept; /* lines with their newlines, or NULL */
     size_t kept_size;
-    int progress; /* a progress line stands without a newline */
+    int progress;     /* a progress line stands without a newline */
+    char prefix[256]; /* "[NAME] " or "" */
+    char name[224];
 } state = {.level = DRY_LOG_INFO, .size = 1};
 
 void dry_log_set_rank(int rank, int size)
@@ -30,6 +32,17 @@ void dry_log_set_rank(int rank, int size)
 int dry_log_rank(void)
 {
     return state.rank;
+}
+
+void dry_log_prefix(const char *name)
+{
+    snprintf(state.name, sizeof state.name, "%s", name ? name : "");
+    snprintf(state.prefix, sizeof state.prefix, *state.name ? "[%s] " : "%s", state.name);
+}
+
+const char *dry_log_prefix_now(void)
+{
+    return *state.name ? state.name : NULL;
 }
 
 void dry_log_set_level(enum dry_log_level level)
@@ -49,7 +62,7 @@ const char *dry_plural(long long count)
 
 int dry_log_is_terminal(void)
 {
-    return isatty(STDERR_FILENO);
+    return !*state.name && isatty(STDERR_FILENO);
 }
 
 static void put(const char *lines, size_t size)
@@ -62,14 +75,15 @@ static void put(const char *lines, size_t size)
     fflush(stderr);
 }
 
-/* "drydock: [rank 3: ][error: ]TEXT\n" in new memory, *size without the NUL; NULL when memory is short. No
- * label: "    TEXT\n", which goes on with the line before it. Newlines inside become spaces: a message is one
- * line, whatever a file name or a library's text holds. */
+/* "drydock: [[NAME] ][rank 3: ][error: ]TEXT\n" in new memory, *size without the NUL; NULL when memory is
+ * short. No label: "    TEXT\n", which goes on with the line before it. Newlines inside become spaces: a
+ * message is one line, whatever a file name or a library's text holds. */
 static char *compose(const char *label, int with_rank, const char *format, va_list ap, size_t *size)
 {
-    char prefix[64] = "drydock: ";
+    char prefix[sizeof state.prefix + 64];
     va_list again;
 
+    snprintf(prefix, sizeof prefix, "drydock: %s", state.prefix);
     if (!label) {
         strcpy(prefix, "    ");
         label = "";

@@ -20,6 +20,12 @@ enum dry_log_level { DRY_LOG_ERROR, DRY_LOG_WARN, DRY_LOG_INFO, DRY_LOG_DEBUG };
 /* Local. Rank and size for the prefix; size 1 and rank 0 until told. */
 void dry_log_set_rank(int rank, int size);
 int dry_log_rank(void);
+/* Local. Where several runs speak at once: a name, of some 200 bytes at most, that every later line of this
+ * rank tells ("drydock: [NAME] step 10 ..."); progress lines in place are then dropped, for they would
+ * overwrite each other. Copied; NULL: none. */
+void dry_log_prefix(const char *name);
+/* Local. The name; NULL: none. */
+const char *dry_log_prefix_now(void);
 /* Local. Lines above this level are dropped; default DRY_LOG_INFO. */
 void dry_log_set_level(enum dry_log_level level);
 enum dry_log_level dry_log_level_now(void);
@@ -47,7 +53,7 @@ void dry_log_discard(void);
 void dry_log_progress(const char *text);
 /* Local. "" for 1, else "s": dry_info("%lld step%s", n, dry_plural(n)). */
 const char *dry_plural(long long count);
-/* Local. Non-zero when standard error is a terminal. */
+/* Local. Non-zero when standard error is a terminal, and one run alone writes to it. */
 int dry_log_is_terminal(void);
 
 #endif

@@ -1,11 +1,13 @@
 /*
  * finetune: from options to a proved adapter.
- * Owns everything of the run, in struct dry_finetune, and the flag that signals set.
+ * Owns everything of the run, in struct dry_finetune.
  * Must not know how a part does its work: this file is the order of the parts.
  */
 #include "config.h"
 
 #include "command/finetune.h"
+
+#include "command/signals.h"
 
 #include "base/clock.h"
 #include "base/fault.h"
@@ -17,44 +19,17 @@
 #include "state/peft.h"
 
 #include <math.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-/* ---- signals ---- */
-
-/* A handler can reach nothing but a global. */
-static volatile sig_atomic_t asked_to_stop;
-
-static void on_signal(int number)
-{
-    asked_to_stop = number;
-}
-
-/* From here on a signal means: finish the step, save, exit 75. Before, there is nothing to save, and it ends
- * the process. A second SIGINT ends it too. */
-static void watch_signals(void)
-{
-    static const int numbers[] = {SIGTERM, SIGINT, SIGUSR1};
-
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
-        struct sigaction a = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
-
-        if (numbers[i] == SIGINT)
-            a.sa_flags |= (int)SA_RESETHAND;
-        sigemptyset(&a.sa_mask);
-        sigaction(numbers[i], &a, NULL);
-    }
-}
 
 /* ---- what the loop calls ---- */
 
 static int hook_stop(void *context)
 {
     (void)context;
-    return asked_to_stop;
+    return dry_signals_asked();
 }
 
 static enum dry_status hook_step(void *context, const struct dry_step_report *r,
@@ -284,7 +259,7 @@ static enum dry_status run(struct dry_finetune *f)
     enum dry_status status = set_up_data(f), told;
 
     if (!status) {
-        watch_signals();
+        dry_signals_watch();
         status = set_up_contract(f);
     }
     if (!status)

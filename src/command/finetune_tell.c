@@ -262,6 +262,7 @@ enum dry_status dry_finetune_open_run(struct dry_finetune *f)
                              .resumed_from = f->resumed ? f->state.step : 0,
                              .resumed_validated = f->resumed ? f->state.validated_step : 0,
                              .change = f->change,
+                             .began = f->call->started,
                              .output = f->call->config->output,
                              .data = v->data_path,
                              .data_hash = v->data_hash,
@@ -353,7 +354,8 @@ static void say_memory(const struct dry_finetune *f, const struct dry_history *h
 /* For people, on standard error. */
 static void show(const struct dry_finetune *f, const struct end *e)
 {
-    if (dry_log_level_now() < DRY_LOG_INFO)
+    if (dry_log_level_now() < DRY_LOG_INFO ||
+        dry_log_prefix_now()) /* several at once: each has its report.txt */
         return;
     fprintf(stderr, "\n");
     dry_account_print(stderr, &e->account);

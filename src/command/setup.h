@@ -57,6 +57,8 @@ enum dry_status dry_setup_contract(const struct dry_call *call, const struct dry
 /* Local. The checks that need neither tokens nor weights: the data's lines counted and the contract resolved
  * from them, config.json read and the adapter shaped for it, so that a refusal comes before any work. */
 enum dry_status dry_setup_early(const struct dry_call *call);
+/* Local. The same for a run on so many ranks. */
+enum dry_status dry_setup_early_on(const struct dry_config *c, int ranks);
 
 /* setup_engine.c */
 

@@ -123,16 +123,15 @@ static enum dry_status look(struct dry_comm *comm, const char *folder, const cha
  * each rank. */
 static enum dry_status from_file(const struct dry_call *call, struct dry_tokenizer *t,
                                  const struct dry_record_rule *rule, const struct dry_cache_source *s,
-                                 int bad_drop, int long_drop, struct dry_cache **cache)
+                                 int bad_drop, int long_drop, struct dry_cache **cache, int *there)
 {
     char *folder = NULL, *path = NULL;
     struct dry_cache *c = NULL;
-    int there = 0;
     enum dry_status st = dry_comm_agree(call->comm, cache_path(call->config, s, &folder, &path));
 
     if (!st)
-        st = look(call->comm, folder, path, &there);
-    if (!st && !there)
+        st = look(call->comm, folder, path, there);
+    if (!st && !*there)
         st = dry_cache_build(call->comm, t, rule, s, path, bad_drop, long_drop);
     if (!st)
         st = dry_comm_agree(call->comm, dry_cache_open(path, s, &c));
@@ -143,7 +142,7 @@ static enum dry_status from_file(const struct dry_call *call, struct dry_tokeniz
         dry_cache_close(c);
         goto out;
     }
-    dry_info("%s cache %s: %lld records, %lld tokens", there ? "using" : "wrote", path,
+    dry_info("%s cache %s: %lld records, %lld tokens", *there ? "using" : "wrote", path,
              (long long)dry_cache_view(c)->records, (long long)dry_cache_view(c)->tokens);
     *cache = c;
 out:
@@ -159,16 +158,17 @@ enum dry_status dry_setup_cache(const struct dry_call *call, struct dry_tokenize
     const struct dry_config *c = call->config;
     struct dry_cache_source s;
     int bad_drop = strcmp(c->bad_records, "drop") == 0, long_drop = strcmp(c->long_records, "drop") == 0;
+    int there = 0;
     enum dry_status st;
 
     dry_log_defer(1);
     st = make_source(call, t, rule, data_path, &s);
     if (!st && (c->cache || c->output))
-        st = from_file(call, t, rule, &s, bad_drop, long_drop, cache);
+        st = from_file(call, t, rule, &s, bad_drop, long_drop, cache, &there);
     else if (!st)
         st = dry_cache_build_memory(call->comm, t, rule, &s, bad_drop, long_drop, cache);
     dry_log_defer(0);
-    if (!st)
+    if (!st && !(there && dry_log_prefix_now())) /* of several runs at once, the one that wrote it has told */
         dry_cache_preflight(dry_cache_view(*cache));
     return st;
 }

@@ -336,7 +336,11 @@ static enum dry_status check_adapter(const struct dry_config *c)
 
 enum dry_status dry_setup_early(const struct dry_call *call)
 {
-    const struct dry_config *c = call->config;
+    return dry_setup_early_on(call->config, dry_comm_size(call->comm));
+}
+
+enum dry_status dry_setup_early_on(const struct dry_config *c, int ranks)
+{
     struct dry_lines *lines = NULL;
     struct dry_contract unused;
     enum dry_status s = DRY_OK;
@@ -344,7 +348,7 @@ enum dry_status dry_setup_early(const struct dry_call *call)
     if (c->data) {
         s = dry_lines_open(c->data, &lines);
         if (!s)
-            s = dry_contract_resolve(c, dry_comm_size(call->comm), dry_lines_count(lines), &unused);
+            s = dry_contract_resolve(c, ranks, dry_lines_count(lines), &unused);
         dry_lines_close(lines);
     }
     return s || !c->base ? s : check_adapter(c);

@@ -147,6 +147,14 @@ enum dry_origin dry_config_origin(const struct dry_config *c, const char *flag);
 /* Local. Where a value comes from, for messages: "--rank", "run.cfg:12: rank" or "rank (default)". Borrowed
  * from c. */
 const char *dry_config_place(const struct dry_config *c, const char *flag);
+/* Local. A value as text; NULL: none is given. buffer is used for numbers. */
+const char *dry_config_value(const struct dry_config *c, const char *flag, char buffer[32]);
+/* Local. The options that the command line gave, of those that `command` takes too, as words "--flag=value"
+ * that mean the same there: an array with room for `more` further words, each word in new memory
+ * (dry_config_words_free). MEMORY. */
+enum dry_status dry_config_words(const struct dry_config *c, unsigned command, int more, char ***words,
+                                 int *count);
+void dry_config_words_free(char **words, int count);
 /* Local. Checks that hold between options: what the command needs, devices and backend, fields. USAGE. */
 enum dry_status dry_config_check(const struct dry_config *c, unsigned command);
 /* Local. The check that needs the number of ranks: one rank with several --devices is refused with the mpirun
