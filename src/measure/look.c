@@ -195,7 +195,8 @@ static void add_step(const struct table *t, int64_t s, struct dry_look *l)
     l->micros_most += (double)micros_most / (double)t->steps;
 }
 
-static void add_stages(const struct table *t, int64_t last_step, struct dry_look *l)
+/* reduce: room for [steps]. */
+static void add_stages(const struct table *t, int64_t last_step, double *reduce, struct dry_look *l)
 {
     for (int r = 0; r < t->ranks; r++) {
         double sum[DRY_STAGES] = {0};
@@ -223,17 +224,19 @@ static void add_stages(const struct table *t, int64_t last_step, struct dry_look
         }
     }
     for (int64_t s = 0; s < t->steps; s++) {
-        double checkpoint = 0, validation = 0, reduce = INFINITY;
+        double checkpoint = 0, validation = 0;
 
+        reduce[s] = INFINITY;
         for (int r = 0; r < t->ranks; r++) {
-            reduce = fmin(reduce, at(t, s, r)->stage[DRY_STAGE_REDUCE]);
+            reduce[s] = fmin(reduce[s], at(t, s, r)->stage[DRY_STAGE_REDUCE]);
             checkpoint += at(t, s, r)->stage[DRY_STAGE_CHECKPOINT];
             validation += at(t, s, r)->stage[DRY_STAGE_VALIDATION];
         }
-        l->reduce += reduce;
         l->checkpoints += checkpoint > 0;
         l->validations += validation > 0;
     }
+    qsort(reduce, (size_t)t->steps, sizeof *reduce, rising);
+    l->reduce = (double)t->steps * reduce[t->steps / 4];
 }
 
 /* ---- the lines ---- */
@@ -312,7 +315,7 @@ static enum dry_status add_whole(const struct dry_history *h, struct dry_look *l
 enum dry_status dry_look_at(const struct dry_history *h, double slow, struct dry_look *l)
 {
     struct table t = {.ranks = h->ranks};
-    double *part = NULL, *sorted = NULL;
+    double *part = NULL, *sorted = NULL, *reduce = NULL;
     char *is_slow = NULL;
     int64_t last_step = -1;
     enum dry_status status;
@@ -331,6 +334,9 @@ enum dry_status dry_look_at(const struct dry_history *h, double slow, struct dry
     status = t.factor && part && sorted && is_slow ? gather(h, &t, &last_step) : DRY_ERR_MEMORY;
     if (!status)
         status = add_whole(h, l);
+    if (!status && t.steps > 0 &&
+        !(reduce = dry_alloc((size_t)t.steps, sizeof *reduce, "seconds of the steps")))
+        status = DRY_ERR_MEMORY;
     if (status || t.steps == 0)
         goto out;
     for (int r = 0; r < t.ranks; r++)
@@ -351,7 +357,7 @@ enum dry_status dry_look_at(const struct dry_history *h, double slow, struct dry
     l->steps = t.steps;
     l->per_token = t.per_token;
     l->per_micro = t.per_micro;
-    add_stages(&t, last_step, l);
+    add_stages(&t, last_step, reduce, l);
     for (int64_t s = 0; s < t.steps; s++)
         add_step(&t, s, l);
     l->step = l->wall / (double)t.steps;
@@ -359,6 +365,7 @@ out:
     dry_free(t.row);
     dry_free(part);
     dry_free(sorted);
+    dry_free(reduce);
     dry_free(is_slow);
     if (status)
         dry_look_release(l);

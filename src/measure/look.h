@@ -35,8 +35,9 @@ struct dry_look {
     int most_rank[DRY_STAGES];
     double won[DRY_WITHOUTS];                /* see above */
     double last_checkpoint, last_validation; /* of them, of the rank with most: behind the run's last step */
-    double
-        reduce; /* of the rank that needs least in each step: others may wait in it for a rank late to it */
+    /* What reducing takes at every step: of the rank that needs least, in a step in which that is quick (one
+     * of four is quicker), times the steps. Longer ones wait for a rank that the system holds up. */
+    double reduce;
     int64_t checkpoints, validations; /* steps that have one */
     /* work, of all ranks */
     double tokens, padded, micros;

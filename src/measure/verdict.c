@@ -31,19 +31,22 @@ _Static_assert(sizeof names / sizeof *names == DRY_CAUSES, "each cause has a nam
  * as fast, and on shared machines runs differ by as much. More is asked where the number is less sure than a
  * stage's seconds, or where a share belongs to a good run. */
 static const double limit[DRY_CAUSES] = {
-    [DRY_CAUSE_DATA] = 0.08,        [DRY_CAUSE_COPY] = 0.08,
+    [DRY_CAUSE_DATA] = 0.08,
+    [DRY_CAUSE_COPY] = 0.08,
     [DRY_CAUSE_SMALL] = 0.15,     /* an estimate, from several parts */
     [DRY_CAUSE_REDUCE] = 0.10,    /* comes with ranks */
     [DRY_CAUSE_IMBALANCE] = 0.15, /* shares of whole micro-batches are never quite equal */
-    [DRY_CAUSE_SLOW_RANK] = 0.08,   [DRY_CAUSE_CHECKPOINT] = 0.08,
-    [DRY_CAUSE_VALIDATION] = 0.12,                              /* is wanted work */
-    [DRY_CAUSE_PADDING] = 0.12,     [DRY_CAUSE_STARTUP] = 0.33, /* trials are short: their users know */
+    [DRY_CAUSE_SLOW_RANK] = 0.08,
+    [DRY_CAUSE_CHECKPOINT] = 0.12, /* is wanted work, on disks that others use */
+    [DRY_CAUSE_VALIDATION] = 0.12, /* the same */
+    [DRY_CAUSE_PADDING] = 0.12,
+    [DRY_CAUSE_STARTUP] = 0.33, /* trials are short: their users know */
     [DRY_CAUSE_UNEXPLAINED] = 0.05,
 };
 
 enum {
     FEW_RECORDS = 2, /* of a rank in a step, at most: a micro-batch cannot be filled, nor a share evened */
-    STARTUP_LEADS_AT = 75 /* percent of the wall-clock: see order() */
+    STARTUP_LEADS_AT = 75 /* percent of the wall-clock: see rank_of() */
 };
 static const double slow_factor = 1.12;  /* times the median's seconds for the same work */
 static const double startup_seconds = 1; /* a start shorter than this is none's trouble */

@@ -1,0 +1,36 @@
+# Planted causes: one run for each, and what its verdict must say first.  Sourced, after lib.sh's variables are set.
+#
+# A rank has about four micro-batches of 256 tokens in a step, which the demo's base computes in 50 ms.
+planted="healthy data data-rank small checkpoint slow-rank padding start-up"
+
+# plant CASE RANKS: sets want (the first cause), delay (DRY_DELAY) and more (options)
+plant() {
+	want=healthy delay="" more="--micro-batch-tokens 256 --effective-batch $((24 * $2)) --max-steps 24 --checkpoint-interval 12"
+	case $1 in
+	healthy) ;;
+	data) want="data wait" delay=data:12 ;;
+	data-rank) want="data wait" delay=rank:$(($2 - 1)):data:15 ;;
+	small)
+		want="small micro-batches"
+		more="--per-device-batch-size 1 --effective-batch $2 --max-steps 120 --checkpoint-interval 500"
+		;;
+	checkpoint) want=checkpoint delay=checkpoint:300 more="$more --checkpoint-interval 6" ;;
+	slow-rank) want="slow rank" delay=rank:$(($2 - 1)):compute:x1.8 ;;
+	padding) want=padding more="$more --padding fixed" ;;
+	start-up) want=start-up delay=start-up:4000 ;;
+	*) echo "no such case: $1" >&2 && return 1 ;;
+	esac
+}
+# run_planted RANKS OUTPUT: the run as planted; its lines are in OUTPUT.log
+run_planted() {
+	# shellcheck disable=SC2086
+	DRY_DELAY=$delay "$MPIEXEC" $MPIEXEC_FLAGS -n "$1" "$drydock" finetune --base "$demo/base" --data "$demo/train.jsonl" \
+		--cache "$(dirname "$2")/cache" --output "$2" --devices cpu --max-seq-length 256 --rank 8 $more >"$2.log" 2>&1
+}
+# first_cause OUTPUT
+first_cause() { sed -nE 's/^(drydock: )?verdict: ([^,]*).*/\2/p' "$1.log" | head -n 1; }
+# unexplained OUTPUT: the largest share of a rank's time that belongs to no stage, in percent
+unexplained() {
+	awk -F, 'NR == 1 { n = NF; next } { all[$4] += $6; none[$4] += $n }
+	END { for (r in all) if (100 * none[r] > most * all[r]) most = 100 * none[r] / all[r]; printf "%.3f\n", most }' "$1/stages.csv"
+}
