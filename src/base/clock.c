@@ -18,16 +18,39 @@ double dry_clock_now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-void dry_clock_iso(char *text, size_t size)
+static void iso(struct timespec t, char *text, size_t size)
 {
-    struct timespec t;
     struct tm utc;
     char seconds[32];
 
-    clock_gettime(CLOCK_REALTIME, &t);
     gmtime_r(&t.tv_sec, &utc);
     strftime(seconds, sizeof seconds, "%Y-%m-%dT%H:%M:%S", &utc);
     snprintf(text, size, "%s.%03ldZ", seconds, t.tv_nsec / 1000000);
+}
+
+void dry_clock_iso(char *text, size_t size)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_REALTIME, &t);
+    iso(t, text, size);
+}
+
+void dry_clock_iso_at(double then, char *text, size_t size)
+{
+    double ago = dry_clock_now() - then;
+    struct timespec t;
+    long long whole;
+
+    clock_gettime(CLOCK_REALTIME, &t);
+    whole = (long long)ago;
+    t.tv_sec -= (time_t)whole;
+    t.tv_nsec -= (long)(1e9 * (ago - (double)whole));
+    if (t.tv_nsec < 0) {
+        t.tv_nsec += 1000000000;
+        t.tv_sec--;
+    }
+    iso(t, text, size);
 }
 
 void dry_clock_span(double seconds, char *text, size_t size)

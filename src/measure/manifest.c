@@ -65,8 +65,8 @@ json_t *dry_host_json(void)
 /* What is told of a start when the next one takes its place in run.json. */
 static json_t *brief(const json_t *earlier)
 {
-    static const char *const kept[] = {"command_line", "started", "finished",    "exit",
-                                       "outcome",      "ranks",   "resumed_from"};
+    static const char *const kept[] = {"command_line", "began",   "started", "finished",
+                                       "exit",         "outcome", "ranks",   "resumed_from"};
     json_t *object = json_object();
 
     for (size_t i = 0; object && i < sizeof kept / sizeof *kept; i++) {
@@ -173,6 +173,8 @@ json_t *dry_manifest_json(const struct dry_manifest *m, const json_t *earlier)
     bad = bad || json_object_set_new(root, "outcome", json_string("running"));
     bad = bad || json_object_set_new(root, "exit", json_null());
     bad = bad || json_object_set_new(root, "started", json_string(now));
+    dry_clock_iso_at(m->began, now, sizeof now);
+    bad = bad || json_object_set_new(root, "began", json_string(now));
     bad = bad || json_object_set_new(root, "finished", json_null());
     bad = bad || json_object_set_new(root, "ranks", json_integer(m->ranks));
     bad = bad || json_object_set_new(root, "resumed_from", json_integer(m->resumed_from));

@@ -30,6 +30,7 @@ struct dry_manifest {
     int64_t resumed_from;      /* step, 0: fresh */
     int64_t resumed_validated; /* last step whose validation is in the state resumed from */
     json_t *change;            /* an accepted batch change of this start, or NULL; earlier ones are kept */
+    double began; /* dry_clock_now() when the process began: what stages.csv and the samples count from */
     const char *output;
     const char *data, *data_hash, *tokenizer_hash; /* the training data's path, and SHA-256 of bytes */
     const char *validation, *validation_hash;      /* the same of the validation data; NULL: none */
