@@ -468,9 +468,6 @@ enum dry_status dry_report_gather(const struct dry_history *h, const json_t *sca
     }
     find_superseded(r);
     gather_account(r);
-    r->lengths = json_is_object(json_object_get(h->run, "lengths"))
-                     ? json_incref(json_object_get(h->run, "lengths"))
-                     : dry_report_lengths(r);
     gather_warnings(r);
     return DRY_OK;
 }

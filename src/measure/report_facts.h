@@ -58,7 +58,7 @@ struct dry_report {
     struct dry_account account; /* of the latest start as a whole */
     struct dry_verdict verdict;
 
-    json_t *lengths; /* dry_report_lengths, or NULL */
+    json_t *lengths; /* by dry_report_lengths, or NULL */
     char *warning[DRY_REPORT_WARNINGS];
     int warnings;
 };
@@ -74,11 +74,13 @@ double dry_report_number_at(const struct dry_report *r, const char *path);
 /* Local. A JSON value of any kind as a text for people; an array's by commas. */
 void dry_report_value(const json_t *value, char *text, size_t size);
 
-/* Local. Of a run's training data, read from the cache that it used: {"records", "tokens", "supervised",
- * "least", "mean", "p50", "p90", "p95", "p99", "most", "limit", "fixed_positions", "bucket_positions",
- * "width", "bins": [{"records", "tokens"}...]}; a bin's lengths go from width i + 1 to width (i + 1). NULL:
- * there is no such cache (nothing is logged), or no memory. Caller decrefs. */
-json_t *dry_report_lengths(const struct dry_report *r);
+/* Local. Sets r->lengths to those of a run's training data, from run.json or else from the cache that it
+ * used:
+ * {"records", "tokens", "supervised", "least", "mean", "p50", "p90", "p95", "p99", "most", "limit",
+ * "fixed_positions", "bucket_positions", "width", "bins": [{"records", "tokens"}...]}; a bin's lengths go
+ * from width i + 1 to width (i + 1). Stays NULL where there is no such cache (nothing is logged), or no
+ * memory. Apart from gathering, because a large cache takes its time. */
+void dry_report_lengths(struct dry_report *r);
 
 /* Local. Seconds since 1970 of "2026-01-31T12:00:00.000Z"; NAN: no such text. */
 double dry_report_time(const char *iso);

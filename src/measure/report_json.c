@@ -233,6 +233,7 @@ json_t *dry_report_json(const struct dry_history *h, const json_t *scaling)
 
     if (dry_report_gather(h, scaling, &r))
         return NULL;
+    dry_report_lengths(&r);
     root = put_all(&r);
     dry_report_release(&r);
     return root;

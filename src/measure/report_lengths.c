@@ -97,20 +97,23 @@ static json_t *describe(const struct dry_cache_view *v)
                      (json_int_t)l.bucket_positions, "width", (json_int_t)width, "bins", bins);
 }
 
-json_t *dry_report_lengths(const struct dry_report *r)
+void dry_report_lengths(struct dry_report *r)
 {
-    char *path = find_cache(r);
+    const json_t *known = json_object_get(r->h->run, "lengths");
+    char *path;
     struct dry_cache *c = NULL;
-    json_t *lengths = NULL;
 
-    if (!path)
-        return NULL;
+    if (json_is_object(known)) {
+        r->lengths = json_incref((json_t *)(uintptr_t)known);
+        return;
+    }
+    if (!(path = find_cache(r)))
+        return;
     dry_log_defer(1);
     if (!dry_cache_open(path, NULL, &c))
-        lengths = describe(dry_cache_view(c));
+        r->lengths = describe(dry_cache_view(c));
     dry_log_discard();
     dry_log_defer(0);
     dry_cache_close(c);
     dry_free(path);
-    return lengths;
 }

@@ -103,6 +103,7 @@ enum dry_status dry_report_html(const struct dry_history *h, const json_t *scali
 
     if (status)
         return status;
+    dry_report_lengths(&r);
     begin(&p, &r);
     dry_report_head(&p, &r);
     dry_report_tiles(&p, &r);
