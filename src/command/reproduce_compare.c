@@ -150,8 +150,11 @@ static void tell(const struct dry_reproduce *r, const struct dry_reproduced *out
 {
     const char *what = r->from ? "values and moments after the last step" : "adapter_model.safetensors";
 
-    printf("%s: %s against %s, steps %lld to %lld\n", equal ? "equal" : "not equal", r->output, r->folder,
-           (long long)r->from + 1, (long long)r->to);
+    printf("%s: %s against %s, ", equal ? "equal" : "not equal", r->output, r->folder);
+    if (r->to > r->from + 1)
+        printf("steps %lld to %lld\n", (long long)r->from + 1, (long long)r->to);
+    else
+        printf("step %lld\n", (long long)r->to);
     printf("  %s: sha256 %s\n", what, out->hash_then);
     if (strcmp(out->hash_then, out->hash_now) != 0)
         printf("  %*s  now sha256 %s\n", (int)strlen(what) - 4, "", out->hash_now);
