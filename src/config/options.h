@@ -91,8 +91,8 @@ struct dry_config {
     const char *schedule; /* cosine | linear | constant */
     int64_t warmup_steps; /* -1: warmup_ratio of all steps */
     double warmup_ratio;
-    const char *padding;             /* flat | fixed */
     const char *accept_batch_change; /* NULL | keep | linear | sqrt */
+    const char *padding;             /* flat | fixed */
     /* running */
     const char *devices, *backend, *communicator;
     const char *recompute; /* norms | none | full */

@@ -157,8 +157,8 @@ static const struct dry_option table[] = {
      .text = "Lets a later start in a run's folder change the effective batch, with this rule for the learning rate."},
     {CHOICE("padding", padding, "flat|fixed"), GROUP, .otherwise = "flat", .scope = DRY_SCOPE_CONTRACT,
      .commands = TRAINS | L,
-     .text = "flat: records one after another, nothing is padded; fixed: each record takes --max-seq-length tokens of computing, as "
-             "trainers do that pad, to compare with them."},
+     .text = "What a record takes of computing; flat: its own tokens, nothing is padded; fixed: --max-seq-length tokens, as in "
+             "trainers that pad, to compare with them."},
 #undef GROUP
 #define GROUP .group = "Running"
     {TEXT("devices", devices, "N,...|cpu"), GROUP, .example = "0,1,2", .scope = DRY_SCOPE_RUN, .commands = TRAINS | E | R,
@@ -202,7 +202,8 @@ static const struct dry_option table[] = {
     {WHOLE("ranks-each", ranks_each, 0, 1e6), GROUP, .otherwise = "0", .scope = DRY_SCOPE_RUN, .commands = W,
      .text = "Ranks of each configuration of a sweep; 0: the allocation's ranks shared out evenly, one at least."},
     {TEXT("vary", vary, "NAME=A,B;..."), GROUP, .example = "learning-rate=1e-4,2e-4;rank=8,16", .scope = DRY_SCOPE_RUN, .commands = W,
-     .text = "Options that a sweep varies, each combination a configuration of its own."},
+     .text = "Options that a sweep varies, each combination a configuration of its own; values that hold a comma are "
+             "parted by |."},
     {TEXT("allow", allow, "NAME,..."), GROUP, .example = "data,cache", .scope = DRY_SCOPE_RUN, .commands = X | R, .notes = DRY_NOTE_LIST,
      .text = "Differences that are accepted: compare: data, contract, validation, cache; reproduce: versions, devices, data."},
     {WHOLE("from-step", from_step, 0, 1e9), GROUP, .otherwise = "0", .scope = DRY_SCOPE_RUN, .commands = R,
