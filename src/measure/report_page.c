@@ -41,43 +41,44 @@ static void learning(struct dry_page *p, const struct dry_report *r)
 {
     if (r->h->steps == 0 && r->h->validations == 0)
         return;
-    dry_page_put(p, "<h2>Learning</h2>\n<div class=\"grid\">\n");
+    dry_page_put(p, "<section id=\"learning\">\n<h2>Learning</h2>\n<div class=\"grid\">\n");
     dry_draw_loss(p, r);
     dry_draw_rate(p, r);
     dry_draw_norm(p, r);
-    dry_page_put(p, "</div>\n");
+    dry_page_put(p, "</div>\n</section>\n");
 }
 
 static void time_spent(struct dry_page *p, const struct dry_report *r)
 {
     if (r->moments == 0 && r->h->samples == 0)
         return;
-    dry_page_put(p, "<h2>Where the time went</h2>\n");
+    dry_page_put(p, "<section id=\"time\">\n<h2>Where the time went</h2>\n");
     dry_report_account(p, r);
     dry_draw_ranks(p, r);
     dry_draw_steps(p, r);
     dry_draw_timeline(p, r);
+    dry_page_put(p, "</section>\n");
 }
 
 static void data(struct dry_page *p, const struct dry_report *r)
 {
     if (!r->lengths)
         return;
-    dry_page_put(p, "<h2>Data</h2>\n<div class=\"grid\">\n");
+    dry_page_put(p, "<section id=\"data\">\n<h2>Data</h2>\n<div class=\"grid\">\n");
     dry_draw_lengths(p, r);
     dry_draw_padding(p, r);
-    dry_page_put(p, "</div>\n");
+    dry_page_put(p, "</div>\n</section>\n");
 }
 
 static void scaling(struct dry_page *p, const struct dry_report *r)
 {
     if (!r->scaling)
         return;
-    dry_page_put(p, "<h2>More ranks</h2>\n<div class=\"grid\">\n");
+    dry_page_put(p, "<section id=\"ranks\">\n<h2>More ranks</h2>\n<div class=\"grid\">\n");
     dry_draw_scaling(p, r);
     dry_page_put(p, "<div>\n");
     dry_report_scaling(p, r);
-    dry_page_put(p, "</div>\n</div>\n");
+    dry_page_put(p, "</div>\n</div>\n</section>\n");
 }
 
 static void facts(struct dry_page *p, const struct dry_report *r)
@@ -86,13 +87,16 @@ static void facts(struct dry_page *p, const struct dry_report *r)
     int count = dry_report_contract(r, fact);
 
     if (count) {
-        dry_page_put(p,
-                     "<h2>Contract</h2>\n<p class=\"note\">What the run keeps on any number of ranks.</p>\n");
+        dry_page_put(
+            p, "<section id=\"contract\">\n<h2>Contract</h2>\n<p class=\"note\">What the run keeps on any "
+               "number of ranks.</p>\n");
         dry_report_facts(p, fact, count, 2);
+        dry_page_put(p, "</section>\n");
     }
     count = dry_report_versions(r, fact);
-    dry_page_put(p, "<h2>Where it ran, and with what</h2>\n");
+    dry_page_put(p, "<section id=\"versions\">\n<h2>Where it ran, and with what</h2>\n");
     dry_report_facts(p, fact, count, 1);
+    dry_page_put(p, "</section>\n");
 }
 
 enum dry_status dry_report_html(const struct dry_history *h, const json_t *scaling_json, const char *path)

@@ -158,7 +158,7 @@ void dry_report_verdict(struct dry_page *p, const struct dry_report *r)
 {
     if (!r->judged)
         return;
-    dry_page_put(p, "<h2>Verdict</h2>\n");
+    dry_page_put(p, "<section id=\"verdict\">\n<h2>Verdict</h2>\n");
     for (int i = 0; i < r->verdict.findings; i++) {
         const struct dry_finding *f = &r->verdict.finding[i];
         const char *name = dry_cause_name(f->cause);
@@ -174,6 +174,7 @@ void dry_report_verdict(struct dry_page *p, const struct dry_report *r)
             dry_page_element(p, "p", NULL, f->advice);
         dry_page_put(p, "</div>\n");
     }
+    dry_page_put(p, "</section>\n");
 }
 
 /* ---- the account */
@@ -310,13 +311,14 @@ void dry_report_starts(struct dry_page *p, const struct dry_report *r)
 
     if (json_array_size(earlier) == 0)
         return;
-    dry_page_put(p, "<h2>Starts</h2>\n<div class=\"wide-table\"><table><thead><tr><th "
-                    "class=\"n\">start</th><th>began</th><th class=\"n\">ranks</th>"
-                    "<th class=\"n\">resumed from step</th><th>outcome</th><th class=\"n\">exit "
-                    "status</th></tr></thead><tbody>\n");
+    dry_page_put(p,
+                 "<section id=\"starts\">\n<h2>Starts</h2>\n<div class=\"wide-table\"><table><thead><tr><th "
+                 "class=\"n\">start</th><th>began</th><th class=\"n\">ranks</th>"
+                 "<th class=\"n\">resumed from step</th><th>outcome</th><th class=\"n\">exit "
+                 "status</th></tr></thead><tbody>\n");
     json_array_foreach(earlier, i, start) start_row(p, r, start, (int)i + 1);
     start_row(p, r, r->h->run, (int)i + 1);
-    dry_page_put(p, "</tbody></table></div>\n");
+    dry_page_put(p, "</tbody></table></div>\n</section>\n");
 }
 
 void dry_report_facts(struct dry_page *p, const struct dry_report_fact *fact, int count, int columns)
