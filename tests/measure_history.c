@@ -200,6 +200,51 @@ static void many(void)
     dry_history_close(h);
 }
 
+/* Any byte of any file may be another, and any file may end anywhere: that is told, or does not matter. */
+static void mutated(void)
+{
+    static const struct {
+        const char *name, *text;
+    } file[] = {
+        {"run.json", MANIFEST},
+        {"metrics.jsonl", STEP_1 STEP_2 VALIDATION},
+        {"stages.csv", RUN_STAGES_HEADER ROW_1 ROW_2},
+        {"gpu.csv", RUN_GPU_HEADER GPU_1 GPU_2},
+        {"process.csv", RUN_PROCESS_HEADER PROCESS},
+    };
+    static const char bytes[] = "\0\n,\"-e9{}x\xff";
+    uint32_t random = 1;
+    int bad = 0;
+
+    for (int i = 0; i < 400; i++) {
+        size_t n = (size_t)i % (sizeof file / sizeof *file), size = strlen(file[n].text), at;
+        struct dry_history *h = NULL;
+        enum dry_status status;
+        char text[4096];
+
+        for (size_t k = 0; k < sizeof file / sizeof *file; k++)
+            run_file("mutated", file[k].name, file[k].text);
+        memcpy(text, file[n].text, size);
+        for (int k = 0; k < 1 + i % 3; k++) {
+            random = random * 1664525 + 1013904223;
+            at = (random >> 8) % size;
+            text[at] = bytes[(random >> 4) % (sizeof bytes - 1)];
+        }
+        if (i % 7 == 0)
+            size = at;
+        char path[1024];
+        snprintf(path, sizeof path, "%s/%s", scratch_path("mutated"), file[n].name);
+        scratch_write(path, text, size);
+        capture_begin();
+        status = dry_history_open(scratch_path("mutated"), &h);
+        capture_end();
+        bad += (status != DRY_OK && status != DRY_ERR_INPUT) || (status == DRY_OK) != (h != NULL) ||
+               (status != DRY_OK && !strstr(capture_text, file[n].name));
+        dry_history_close(h);
+    }
+    tap_equal(bad, 0, "files with other bytes: read or refused with the file's name");
+}
+
 int main(void)
 {
     scratch_begin();
@@ -207,5 +252,6 @@ int main(void)
     lacking();
     damaged();
     many();
+    mutated();
     return tap_done();
 }

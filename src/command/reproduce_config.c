@@ -56,6 +56,18 @@ static enum dry_status set_base(struct dry_reproduce *r, enum dry_origin origin)
     return set_path(r, "base", base, origin);
 }
 
+/* Options of the machine, which reproduce takes too: what it is given counts, else what the run was given. */
+static int given_anew(const struct dry_reproduce *r, const char *flag)
+{
+    static const char *const names[] = {"devices", "backend", "communicator", "log-interval",
+                                        "sample-interval"};
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(flag, names[i]) == 0)
+            return dry_config_origin(r->call->config, flag) != DRY_ORIGIN_DEFAULT;
+    return 0;
+}
+
 /* GPUs by their numbers are for as many ranks as the run had. */
 static int devices_fit(const struct dry_reproduce *r, const char *devices)
 {
@@ -86,7 +98,7 @@ static enum dry_status set_option(struct dry_reproduce *r, const struct dry_opti
         return set_base(r, origin);
     if (text && is_path(o->flag))
         return set_path(r, o->flag, text, origin);
-    if (strcmp(o->flag, "devices") == 0 && text && !devices_fit(r, text)) {
+    if (strcmp(o->flag, "devices") == 0 && text && !given_anew(r, o->flag) && !devices_fit(r, text)) {
         if (r->rank == 0)
             dry_info("--devices %s of the run is not for %d rank%s: each rank takes the GPU of its place",
                      text, dry_comm_size(r->call->comm), dry_plural(dry_comm_size(r->call->comm)));
@@ -140,8 +152,9 @@ static enum dry_status set_course(struct dry_reproduce *r)
 enum dry_status dry_reproduce_config(struct dry_reproduce *r)
 {
     const struct dry_option *table = dry_option_table();
-    const json_t *options = json_object_get(r->run, "options");
-    enum dry_status status = dry_config_create(&r->config);
+    const json_t *options = json_object_get(r->run, "options"), *given;
+    json_t *own = dry_config_json(r->call->config, DRY_CMD_REPRODUCE);
+    enum dry_status status = own ? dry_config_create(&r->config) : DRY_ERR_MEMORY;
 
     for (int i = 0; table[i].flag && !status; i++) {
         char key[64];
@@ -150,8 +163,12 @@ enum dry_status dry_reproduce_config(struct dry_reproduce *r)
         for (char *c = key; *c; c++)
             if (*c == '-')
                 *c = '_';
+        if (given_anew(r, table[i].flag))
+            given = json_object_get(own, key);
+        else
+            given = json_object_get(options, key);
         if (table[i].commands & DRY_CMD_FINETUNE && !left_out(table[i].flag))
-            status = set_option(r, &table[i], json_object_get(options, key));
+            status = set_option(r, &table[i], given);
     }
     if (!status)
         status = keep_batch(r);
@@ -159,5 +176,6 @@ enum dry_status dry_reproduce_config(struct dry_reproduce *r)
         status = set_course(r);
     if (!status)
         status = dry_config_check(r->config, DRY_CMD_FINETUNE);
+    json_decref(own);
     return status;
 }
