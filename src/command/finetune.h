@@ -61,6 +61,9 @@ struct dry_finetune {
  * accumulation that is given as the earlier run was given it stands for that run's effective batch. Makes no
  * folder. */
 enum dry_status dry_finetune_look(struct dry_finetune *f);
+/* Local. What may lie in a folder before its first run: prepare's cache, and what a shell or a batch system
+ * writes there. */
+int dry_finetune_harmless(const char *name);
 /* Collective. Makes and locks the folder if it was not there: once nothing is left to be refused. */
 enum dry_status dry_finetune_folder(struct dry_finetune *f);
 

@@ -18,9 +18,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-/* What may lie in a folder before the first run: prepare's cache, and what a shell or a batch system writes
- * there. */
-static int harmless(const char *name)
+int dry_finetune_harmless(const char *name)
 {
     static const char *const endings[] = {".log", ".out", ".err", ".cfg", ".sh"};
     size_t length = strlen(name);
@@ -55,7 +53,7 @@ static enum dry_status check_folder(const char *output, int *earlier)
     else if (!status && !*earlier)
         status = dry_dir_list(output, &names, &count);
     for (size_t i = 0; i < count && !status; i++)
-        if (!harmless(names[i])) {
+        if (!dry_finetune_harmless(names[i])) {
             dry_error("--output %s: holds %s and is no run of drydock (no run.json); give a new folder",
                       output, names[i]);
             status = DRY_ERR_USAGE;

@@ -237,6 +237,39 @@ void dry_plan_report_destroy(struct dry_plan_report *r)
     dry_free(r);
 }
 
+int dry_plan_report_larger(const struct dry_plan_report *r, int together, struct dry_plan_larger *l)
+{
+    const struct dry_contract *k = r->s.contract;
+    int shared = r->ops->devices == NULL;
+    int64_t room = shared && together > 1 ? r->room / together : r->room;
+    double now = 1;
+    int found = 0;
+
+    if (r->room < 0)
+        return 0;
+    for (int i = 0; i < r->cuts; i++) { /* rising */
+        const struct cut *c = &r->cut[i];
+        int own = c->micro_records == k->micro_records && c->micro_tokens == k->micro_tokens;
+
+        if (own) {
+            now = c->share.balance;
+            l->micros_now = (double)c->totals.micros / (double)c->totals.steps;
+        }
+        if (own || (c->micro_records <= k->micro_records && c->micro_tokens <= k->micro_tokens) ||
+            c->memory > (size_t)room || c->share.balance < now - 0.01 || c->share.idle > 0)
+            continue;
+        found = 1;
+        l->micro_records = c->micro_records;
+        l->micro_tokens = c->micro_tokens;
+        l->micros = (double)c->totals.micros / (double)c->totals.steps;
+        l->balance = c->share.balance;
+        l->memory = c->memory;
+        l->room = (size_t)room;
+        l->room_is_shared = shared;
+    }
+    return found;
+}
+
 /* ---- shown ---- */
 
 /* "1.50 GiB" */

@@ -70,6 +70,13 @@ static void add_step(const struct dry_plan_step *s, const int *owner, struct ran
 
 enum dry_status dry_plan_shares(struct dry_plan *p, int64_t steps, int ranks, struct dry_plan_share *out)
 {
+    return dry_plan_shares_of(p, 1, steps, ranks, out);
+}
+
+enum dry_status dry_plan_shares_of(struct dry_plan *p, int64_t first, int64_t last, int ranks,
+                                   struct dry_plan_share *out)
+{
+    double steps = (double)(last - first + 1);
     struct dry_plan_share share = {.ranks = ranks, .least = INT64_MAX};
     struct dry_plan_bounds b;
     struct rank_load *load = NULL;
@@ -82,7 +89,7 @@ enum dry_status dry_plan_shares(struct dry_plan *p, int64_t steps, int ranks, st
     load = dry_alloc((size_t)ranks, sizeof *load, "loads of the ranks");
     owner = dry_alloc((size_t)b.micros, sizeof *owner, "owners of micro-batches");
     st = load && owner ? DRY_OK : DRY_ERR_MEMORY;
-    for (int64_t step = 1; step <= steps && !st; step++) {
+    for (int64_t step = first; step <= last && !st; step++) {
         struct dry_plan_step s;
         st = dry_plan_step(p, step, &s);
         if (st)
@@ -94,9 +101,11 @@ enum dry_status dry_plan_shares(struct dry_plan *p, int64_t steps, int ranks, st
     dry_free(owner);
     if (st)
         return st;
-    share.mean /= (double)steps;
-    share.idle /= (double)steps;
+    share.mean /= steps;
+    share.idle /= steps;
     share.balance = most > 0 ? all / most : 1;
+    share.load = most / ranks / steps;
+    share.mean_load = all / ranks / steps;
     *out = share;
     return DRY_OK;
 }

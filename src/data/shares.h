@@ -24,10 +24,15 @@ struct dry_plan_share {
     double idle;         /* mean of them per step */
     double balance; /* all cost / (ranks x the costliest rank's), over all steps: the share of time that ranks
                        do not wait for each other when cost is time */
+    double load;    /* cost of the costliest rank, mean over the steps */
+    double mean_load; /* all cost / ranks, mean over the steps */
 };
 
 /* Local. The first `steps` steps of the plan. MEMORY. */
 enum dry_status dry_plan_total(struct dry_plan *p, int64_t steps, struct dry_plan_totals *t);
 enum dry_status dry_plan_shares(struct dry_plan *p, int64_t steps, int ranks, struct dry_plan_share *s);
+/* Local. The same of steps first..last. MEMORY. */
+enum dry_status dry_plan_shares_of(struct dry_plan *p, int64_t first, int64_t last, int ranks,
+                                   struct dry_plan_share *s);
 
 #endif
