@@ -341,9 +341,12 @@ static enum dry_status look_at_versions(json_t *const *run, struct dry_differenc
 /* Adds a name to a list of such, once. */
 static void add_name(char *list, size_t size, const char *name)
 {
-    size_t n = strlen(list);
+    size_t n = strlen(list), length = strlen(name);
 
-    if (!strstr(list, name) && n < size)
+    for (const char *at = list; (at = strstr(at, name)); at += length)
+        if ((at == list || at[-1] == ' ') && (!at[length] || at[length] == ','))
+            return;
+    if (length && n < size)
         snprintf(list + n, size - n, "%s%s", n ? ", " : "", name);
 }
 
