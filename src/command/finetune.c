@@ -239,8 +239,12 @@ static enum dry_status train(struct dry_finetune *f, struct dry_loop *l)
     f->progress = NULL;
     dry_stages_enter(&f->stages, DRY_STAGE_CHECKPOINT);
     if (status == DRY_STOPPED) {
-        dry_info("stopped on request after step %lld of %lld; start the same command again to go on",
-                 (long long)(l->first_step - 1 + f->steps_done), (long long)l->last_step);
+        int64_t done = l->first_step - 1 + f->steps_done;
+
+        dry_info("stopped %safter step %lld of %lld; %s", done == l->stop_after ? "" : "on request ",
+                 (long long)done, (long long)l->last_step,
+                 done == l->stop_after ? "that is --stop-after: the same command without it goes on"
+                                       : "start the same command again to go on");
     } else if (status == DRY_OK || (status == DRY_ERR_IO && l->first_step + f->steps_done > l->last_step)) {
         /* A last checkpoint that found no room: the adapter is a third of it and may still find some. */
         enum dry_status exported = dry_finetune_export(f);
