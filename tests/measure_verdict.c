@@ -259,6 +259,15 @@ static void work(void)
                                     .reduce = 0.01},
                      DRY_CAUSE_SMALL, 0.3, 0.8) &&
               few;
+        few = judged(&(struct made){.ranks = n,
+                                    .steps = 60,
+                                    .micros = 4 * n,
+                                    .records = 4 * n,
+                                    .scale = 0.1,
+                                    .uneven = 0.5,
+                                    .reduce = 0.03},
+                     DRY_CAUSE_SMALL, 0.2, 0.8) &&
+              few;
         idle = judged(&(struct made){.ranks = n, .steps = 60, .micros = n / 2, .records = 16},
                       DRY_CAUSE_SMALL, 0.25, 0.75) &&
                idle;
@@ -268,7 +277,7 @@ static void work(void)
     }
     tap_ok(padded, "padding of a third to five sixths");
     tap_ok(micro, "micro-batches that cost beside their tokens");
-    tap_ok(few, "one record a rank and step");
+    tap_ok(few, "one or four records a rank and step, each a micro-batch");
     tap_ok(idle, "fewer micro-batches than ranks");
     tap_ok(uneven, "one micro-batch more than ranks");
 }

@@ -5,19 +5,19 @@ planted="healthy data data-rank small checkpoint slow-rank padding start-up"
 
 # plant CASE RANKS: sets want (the first cause), delay (DRY_DELAY) and more (options)
 plant() {
-	want=healthy delay="" more="--micro-batch-tokens 256 --effective-batch $((24 * $2)) --max-steps 24 --checkpoint-interval 12"
+	want=healthy delay="" more="--micro-batch-tokens 256 --effective-batch $((24 * $2)) --max-steps 16 --checkpoint-interval 8"
 	case $1 in
 	healthy) ;;
 	data) want="data wait" delay=data:12 ;;
 	data-rank) want="data wait" delay=rank:$(($2 - 1)):data:15 ;;
 	small)
 		want="small micro-batches"
-		more="--per-device-batch-size 1 --effective-batch $2 --max-steps 120 --checkpoint-interval 500"
+		more="--per-device-batch-size 1 --effective-batch $2 --max-steps 80 --checkpoint-interval 500"
 		;;
-	checkpoint) want=checkpoint delay=checkpoint:300 more="$more --checkpoint-interval 6" ;;
+	checkpoint) want=checkpoint delay=checkpoint:400 more="$more --checkpoint-interval 4" ;;
 	slow-rank) want="slow rank" delay=rank:$(($2 - 1)):compute:x1.8 ;;
 	padding) want=padding more="$more --padding fixed" ;;
-	start-up) want=start-up delay=start-up:4000 ;;
+	start-up) want=start-up delay=start-up:3000 ;;
 	*) echo "no such case: $1" >&2 && return 1 ;;
 	esac
 }

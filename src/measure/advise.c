@@ -245,16 +245,21 @@ static void few(struct teller *t)
         FACT(t, ": reducing, updating, waiting for each other.");
     else
         FACT(t, ": updating, and the cost of a micro-batch beside its tokens.");
-    ADVICE(t, "Fill micro-batches (--micro-batch-tokens in place of --per-device-batch-size %lld)",
-           (long long)contract(t->h, "micro_records"));
-    if (l->ranks > 1)
-        ADVICE(
-            t,
-            " and give each rank several: --effective-batch %lld or more, or fewer ranks for the same batch "
-            "of %lld.",
-            (long long)batch * 8, (long long)batch);
+    if (contract(t->h, "micro_records") > 0)
+        ADVICE(t,
+               "In a new run, fill micro-batches (--micro-batch-tokens in place of --per-device-batch-size "
+               "%lld)",
+               (long long)contract(t->h, "micro_records"));
     else
-        ADVICE(t, " with --effective-batch %lld or more.", (long long)batch * 8);
+        ADVICE(t, "In a new run, make micro-batches larger (--micro-batch-tokens, now %lld)",
+               (long long)contract(t->h, "micro_tokens"));
+    if (l->ranks > 1)
+        ADVICE(t,
+               " and give each rank several: --effective-batch %lld or more; or fewer ranks for the same "
+               "batch of %lld.",
+               (long long)batch * 8, (long long)batch);
+    else
+        ADVICE(t, ", with --effective-batch %lld or more.", (long long)batch * 8);
     ADVICE(t, " Records would pass up to %.1f times as fast.", 1 / fmax(0.1, 1 - t->f->share));
 }
 

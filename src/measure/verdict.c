@@ -45,7 +45,8 @@ static const double limit[DRY_CAUSES] = {
 };
 
 enum {
-    FEW_RECORDS = 2, /* of a rank in a step, at most: a micro-batch cannot be filled, nor a share evened */
+    FEW_RECORDS = 4,  /* of a rank in a step, at most: too few to even out shares and to pay for meeting */
+    FEW_IN_MICRO = 2, /* and of a micro-batch, which could hold more */
     STARTUP_LEADS_AT = 75 /* percent of the wall-clock: see rank_of() */
 };
 static const double slow_factor = 1.12;  /* times the median's seconds for the same work */
@@ -95,7 +96,7 @@ static void add_small(struct dry_verdict *v, const struct dry_look *l, struct dr
     double records_per_micro = l->micros > 0 ? e->records * (double)(l->ranks * l->steps) / l->micros : 0;
     double rows = l->padded - l->tokens;
 
-    e->few = e->records <= FEW_RECORDS && records_per_micro <= FEW_RECORDS;
+    e->few = e->records <= FEW_RECORDS && records_per_micro <= FEW_IN_MICRO;
     e->shape_loss = e->shape_loss >= shape_loss_least ? e->shape_loss : 0;
     e->small_compute = fmax(l->won[DRY_WITHOUT_MICRO], e->shape_loss * compute);
     e->small_idle = l->won[DRY_WITHOUT_IDLE];
