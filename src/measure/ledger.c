@@ -327,8 +327,10 @@ static void pack(struct dry_ledger *l)
         bad = dry_buffer_append(&l->packed, l->text[f].data, l->text[f].len);
     for (int f = 0; f < FILES; f++)
         l->text[f].len = 0;
-    if (bad)
+    if (bad) {
         l->packed.len = 0;
+        dry_warn("stages.csv lacks this rank's lines of the last second; training goes on");
+    }
 }
 
 /* The file's lines of all ranks, one after another. */
@@ -374,9 +376,11 @@ enum dry_status dry_ledger_put(struct dry_ledger *l, enum dry_phase phase, int64
 
     for (int f = 0; f < FILES; f++)
         kept[f] = l->text[f].len;
-    if (put_row(l, phase, step, share) || put_samples(l, step)) /* said; half a line is none */
+    if (put_row(l, phase, step, share) || put_samples(l, step)) { /* half a line is none */
         for (int f = 0; f < FILES; f++)
             l->text[f].len = kept[f];
+        dry_warn("stages.csv lacks this rank's line of step %lld; training goes on", (long long)step);
+    }
     if (gathering) {
         dry_stages_enter(l->in.stages, DRY_STAGE_WAIT); /* others may come later */
         status = gather(l);
