@@ -123,6 +123,8 @@ static void find_slow(const struct table *t, double limit, char *is_slow, double
     double fastest = 1;
 
     parts = parts < 1 ? 1 : parts > PARTS ? PARTS : parts;
+    if (parts == 1) /* so few steps show less surely who is slow */
+        limit += limit - 1;
     for (int r = 0; r < t->ranks; r++)
         fastest = fmin(fastest, t->factor[r]);
     for (int r = 0; r < t->ranks; r++)

@@ -51,7 +51,7 @@ enum {
 };
 static const double slow_factor = 1.12;  /* times the median's seconds for the same work */
 static const double startup_seconds = 1; /* a start shorter than this is none's trouble */
-static const double once_share = 0.25;   /* of the steps' time: what is done once, behind the last step */
+static const double once_share = 0.33;   /* of the steps' time: what is done once, behind the last step */
 static const double shape_loss_least =
     0.2; /* of the rate of larger products; below it measuring errs as much */
 

@@ -17,7 +17,8 @@ double dry_rate_flops(const struct dry_arch *a, const struct dry_adapter *adapte
  * random inputs and as many rows as the largest micro-batch has, or as fit into a fraction of a second.
  * Before training: uses the arena and the batch, touches neither weights nor sums. *rate 0: the run is too
  * small to measure. *beside: what such a product costs beside its rows, as so many rows more: with T rows it
- * reaches T / (T + beside) of the rate of long ones; at most three times the rows that were tried. */
+ * reaches T / (T + beside) of the rate of long ones; at most three times the rows that were tried; 0
+ * on CPUs, where it is not measured. */
 enum dry_status dry_rate_matrix(struct dry_engine *e, const struct dry_base *base,
                                 const struct dry_adapter *adapter, const struct dry_limits *limits,
                                 double *rate, double *beside);
