@@ -176,13 +176,13 @@ static enum dry_status check_cudnn(const struct dry_cuda *c, cudnnStatus_t e, co
 {
     char words[512] = "";
 
-    if (c->faults && dry_fault("cudnn"))
+    if (c->faults && dry_fault_at("cudnn", c->batch.step))
         e = CUDNN_STATUS_EXECUTION_FAILED;
     if (!e)
         return DRY_OK;
     cudnnGetLastErrorString(words, sizeof words);
-    dry_error("GPU %d: %s failed: %s: %s; CUDA's last error: %s", c->device, call, cudnnGetErrorString(e),
-              words, dry_cuda_pending());
+    dry_error("GPU %d: %s failed: %s: %s; CUDA itself says: %s", c->device, call, cudnnGetErrorString(e),
+              words, dry_cuda_pending(c));
     return e == CUDNN_STATUS_ALLOC_FAILED ? DRY_ERR_MEMORY : DRY_ERR_DEVICE;
 }
 

@@ -419,7 +419,7 @@ static enum dry_status cuda_batch(struct dry_backend *b, const struct dry_batch 
                             cudaMemcpyAsync(c->batch_block, staged(c, c->batch_block), c->batch_bytes,
                                             cudaMemcpyHostToDevice, c->stream),
                             "cudaMemcpyAsync");
-    if (!status && c->faults && dry_fault("stray"))
+    if (!status && c->faults && dry_fault_at("stray", batch->step))
         status = dry_cuda_check(c, dry_cuda_stray_launch(c->stream), "stray");
     return status ? status
                   : dry_cuda_check(c, cudaEventRecord(c->staged[c->half], c->stream), "cudaEventRecord");

@@ -47,20 +47,20 @@ enum dry_status dry_cuda_check(const struct dry_cuda *c, cudaError_t e, const ch
     return DRY_ERR_DEVICE;
 }
 
-const char *dry_cuda_pending(void)
+const char *dry_cuda_pending(const struct dry_cuda *c)
 {
-    cudaError_t e = cudaPeekAtLastError();
+    cudaError_t e = cudaStreamQuery(c->stream);
 
-    return e ? cudaGetErrorString(e) : "none";
+    return e && e != cudaErrorNotReady ? cudaGetErrorString(e) : "nothing";
 }
 
 enum dry_status dry_cuda_check_blas(const struct dry_cuda *c, cublasStatus_t e, const char *call)
 {
-    if (c->faults && dry_fault("cublas"))
+    if (c->faults && dry_fault_at("cublas", c->batch.step))
         e = CUBLAS_STATUS_EXECUTION_FAILED;
     if (e == CUBLAS_STATUS_SUCCESS)
         return DRY_OK;
-    dry_error("GPU %d: %s failed: %s (%s); CUDA's last error: %s", c->device, call,
-              cublasLtGetStatusString(e), cublasLtGetStatusName(e), dry_cuda_pending());
+    dry_error("GPU %d: %s failed: %s (%s); CUDA itself says: %s", c->device, call, cublasLtGetStatusString(e),
+              cublasLtGetStatusName(e), dry_cuda_pending(c));
     return e == CUBLAS_STATUS_ALLOC_FAILED ? DRY_ERR_MEMORY : DRY_ERR_DEVICE;
 }

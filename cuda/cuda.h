@@ -138,8 +138,8 @@ static inline float *dry_cuda_inverse(const struct dry_cuda *c, int64_t layer, e
  * when out of memory). The loop adds rank, stage and step. */
 enum dry_status dry_cuda_check(const struct dry_cuda *c, cudaError_t e, const char *call);
 enum dry_status dry_cuda_check_blas(const struct dry_cuda *c, cublasStatus_t e, const char *call);
-/* check.c. Local. What CUDA's own last error says, which the libraries' errors hide; "none". */
-const char *dry_cuda_pending(void);
+/* check.c. Local. The error of an earlier kernel, which the libraries' errors hide; "nothing". */
+const char *dry_cuda_pending(const struct dry_cuda *c);
 
 /* marks.c. Local. Events and list, made before step 1. */
 enum dry_status dry_cuda_marks_create(struct dry_cuda *c);

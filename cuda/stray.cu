@@ -4,7 +4,7 @@
  */
 #include "cuda/stray.h"
 
-__global__ void stray(int *nowhere)
+static __global__ void stray(int *nowhere)
 {
     *nowhere = 1;
 }
