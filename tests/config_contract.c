@@ -93,7 +93,7 @@ static void accumulated(void)
     batch("--per-device-batch-size 2 --gradient-accumulation-steps 0 --effective-batch 8", 3, 8, 2, 0);
     refused("--per-device-batch-size 2 --gradient-accumulation-steps 4 --effective-batch 32", 3,
             "asks for an effective batch of 32, but 3 ranks x 2 records x 4 micro-batches "
-            "(--gradient-accumulation-steps) are 24");
+            "(--gradient-accumulation-steps) are 24; state one of them");
     refused("--gradient-accumulation-steps 4", 1, "--per-device-batch-size records, which is not given");
     refused("--per-device-batch-size 1000000 --gradient-accumulation-steps 1000000", 1,
             "the largest effective batch");

@@ -127,10 +127,13 @@ static enum dry_status change_batch(struct dry_finetune *f, double factor)
     enum dry_status status = DRY_OK;
 
     f->change = json_pack(
-        "{s:I, s:I, s:I, s:I, s:s, s:f, s:I}", "at_step", (json_int_t)was, "continues_as_step",
-        (json_int_t)step, "effective_batch_before", (json_int_t)before.effective_batch, "effective_batch",
-        (json_int_t)f->contract.effective_batch, "rule", f->call->config->accept_batch_change, "rate_factor",
-        factor, "records_seen_twice", (json_int_t)again);
+        "{s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:f, s:f, s:f, s:I}", "at_step", (json_int_t)was,
+        "continues_as_step", (json_int_t)step, "effective_batch_before", (json_int_t)before.effective_batch,
+        "effective_batch", (json_int_t)f->contract.effective_batch, "steps_per_epoch_before",
+        (json_int_t)before.steps_per_epoch, "steps_per_epoch", (json_int_t)f->contract.steps_per_epoch,
+        "rule", f->call->config->accept_batch_change, "rate_factor", factor, "learning_rate_before",
+        before.learning_rate * s->rate_factor, "learning_rate",
+        f->contract.learning_rate * s->rate_factor * factor, "records_seen_twice", (json_int_t)again);
     if (!f->change)
         status = DRY_ERR_MEMORY;
     s->update_offset += was - step;
@@ -149,12 +152,6 @@ static enum dry_status change_batch(struct dry_finetune *f, double factor)
     return status;
 }
 
-static int same_batch(const struct dry_contract *a, const struct dry_contract *b)
-{
-    return a->effective_batch == b->effective_batch && a->micro_records == b->micro_records &&
-           a->micro_tokens == b->micro_tokens;
-}
-
 /* Local. A finished run has no step left that another batch could apply to. */
 static enum dry_status check_unfinished(const struct dry_finetune *f)
 {
@@ -162,7 +159,7 @@ static enum dry_status check_unfinished(const struct dry_finetune *f)
     const char *output = f->call->config->output;
 
     if (!f->call->config->accept_batch_change || f->state.step < then->steps ||
-        same_batch(then, &f->contract))
+        dry_contract_same_batch(then, &f->contract))
         return DRY_OK;
     dry_error(
         "--accept-batch-change: the run in %s has done all of its %lld step%s: no step is left to change; "
@@ -178,6 +175,9 @@ enum dry_status dry_finetune_compare(const struct dry_finetune *f, const struct 
 
     if (status == DRY_ERR_USAGE && f->before)
         dry_config_differences(f->before, f->options);
+    if (status == DRY_ERR_USAGE && !accept && !dry_contract_same_batch(then, &f->contract) &&
+        dry_contract_ways(f->call->config, f->ranks, then, &f->contract))
+        return DRY_ERR_MEMORY;
     return status;
 }
 
@@ -205,7 +205,7 @@ enum dry_status dry_finetune_resume(struct dry_finetune *f)
         if (!status)
             status = dry_finetune_compare(f, &s->contract, accept, &factor);
         status = dry_comm_agree(f->comm, status);
-        if (!status && !same_batch(&s->contract, &f->contract))
+        if (!status && !dry_contract_same_batch(&s->contract, &f->contract))
             status = change_batch(f, factor);
     } else if (!status && f->earlier) {
         status = dry_comm_agree(f->comm, dry_finetune_compare(f, &f->then, accept, &factor));

@@ -73,19 +73,44 @@ static int stated_command(const struct dry_config *c, int ranks, int64_t effecti
     return dry_values_command(c, ranks, drop, add, b);
 }
 
+/* Under an error: a command that states this effective batch, and what it does. `from`: the batch that the
+ * learning rate was chosen for. */
+static enum dry_status offer(const struct dry_config *c, int ranks, int64_t records, int64_t effective,
+                             int64_t from, const char *as)
+{
+    double ratio = (double)effective / (double)from;
+    int64_t steps = divide_up(records, effective);
+    struct dry_buffer command = {0};
+    char rate[32], linear[32], root[32];
+
+    if (stated_command(c, ranks, effective, &command) != 0) {
+        dry_buffer_reset(&command);
+        return DRY_ERR_MEMORY;
+    }
+    dry_rate_text(c->learning_rate, rate);
+    dry_rate_text(c->learning_rate * ratio, linear);
+    dry_rate_text(c->learning_rate * sqrt(ratio), root);
+    dry_error_more("%s", command.data);
+    if (effective == from)
+        dry_error_more("    %s: %lld record%s per step, %lld step%s per epoch, learning rate %s (kept)", as,
+                       (long long)effective, dry_plural(effective), (long long)steps, dry_plural(steps),
+                       rate);
+    else
+        dry_error_more("    %s: %lld record%s per step, %lld step%s per epoch; learning rate %s unless you "
+                       "change it: the linear rule would ask for %s, square root %s",
+                       as, (long long)effective, dry_plural(effective), (long long)steps, dry_plural(steps),
+                       rate, linear, root);
+    dry_buffer_reset(&command);
+    return DRY_OK;
+}
+
 static enum dry_status refuse_ambiguous(const struct dry_config *c, int ranks, int64_t records)
 {
     int64_t one = c->per_device_batch_size * c->gradient_accumulation_steps, all = one * ranks;
     int devices = dry_config_devices(c, NULL, 0);
-    struct dry_buffer kept = {0}, grown = {0};
-    char rate[32], linear[32], root[32], why[96];
-    enum dry_status status = DRY_ERR_MEMORY;
+    char why[96];
+    enum dry_status status;
 
-    if (stated_command(c, ranks, one, &kept) != 0 || stated_command(c, ranks, all, &grown) != 0)
-        goto out;
-    dry_rate_text(c->learning_rate, rate);
-    dry_rate_text(c->learning_rate * ranks, linear);
-    dry_rate_text(c->learning_rate * sqrt(ranks), root);
     if (devices > 0)
         snprintf(why, sizeof why, "--devices names %d and drydock runs as %d ranks", devices, ranks);
     else
@@ -97,22 +122,29 @@ static enum dry_status refuse_ambiguous(const struct dry_config *c, int ranks, i
               dry_config_place(c, "gradient-accumulation-steps"), (long long)c->gradient_accumulation_steps,
               c->gradient_accumulation_steps == 1 ? "" : "es", (long long)c->per_device_batch_size,
               dry_plural(c->per_device_batch_size), c->gradient_accumulation_steps == 1 ? "s" : "", why);
-    dry_error_more("%s", kept.data);
-    dry_error_more(
-        "    as on one device: %lld record%s per step, %lld step%s per epoch, learning rate %s (kept)",
-        (long long)one, dry_plural(one), (long long)divide_up(records, one),
-        dry_plural(divide_up(records, one)), rate);
-    dry_error_more("%s", grown.data);
-    dry_error_more("    times the ranks: %lld record%s per step, %lld step%s per epoch; learning rate %s "
-                   "unless you change "
-                   "it: the linear rule would ask for %s, square root %s",
-                   (long long)all, dry_plural(all), (long long)divide_up(records, all),
-                   dry_plural(divide_up(records, all)), rate, linear, root);
-    status = DRY_ERR_USAGE;
-out:
-    dry_buffer_reset(&kept);
-    dry_buffer_reset(&grown);
-    return status;
+    status = offer(c, ranks, records, one, one, "as on one device");
+    if (!status)
+        status = offer(c, ranks, records, all, one, "times the ranks");
+    return status ? status : DRY_ERR_USAGE;
+}
+
+/* Both are stated, and they disagree. */
+static enum dry_status refuse_conflict(const struct dry_config *c, int ranks, int64_t records)
+{
+    int64_t all = c->per_device_batch_size * c->gradient_accumulation_steps * ranks;
+    enum dry_status status;
+
+    dry_error("%s asks for an effective batch of %lld, but %d rank%s x %lld record%s x %lld micro-batch%s "
+              "(%s) are %lld; state one of them, with one of these two commands:",
+              dry_config_place(c, "effective-batch"), (long long)c->effective_batch, ranks, dry_plural(ranks),
+              (long long)c->per_device_batch_size, dry_plural(c->per_device_batch_size),
+              (long long)c->gradient_accumulation_steps, c->gradient_accumulation_steps == 1 ? "" : "es",
+              dry_config_place(c, "gradient-accumulation-steps"), (long long)all);
+    status = offer(c, ranks, records, c->effective_batch, c->effective_batch,
+                   "as the effective batch says, the accumulation derived");
+    if (!status)
+        status = offer(c, ranks, records, all, c->effective_batch, "as the accumulation says");
+    return status ? status : DRY_ERR_USAGE;
 }
 
 /* Accumulation is given: what the effective batch is by it, or a refusal. */
@@ -139,15 +171,8 @@ static enum dry_status from_accumulation(const struct dry_config *c, int ranks, 
             (long long)c->gradient_accumulation_steps, most);
         return DRY_ERR_USAGE;
     }
-    if (stated && all != c->effective_batch) {
-        dry_error("%s asks for an effective batch of %lld, but %d ranks x %lld records x %lld micro-batches "
-                  "(%s) are %lld; "
-                  "leave out --gradient-accumulation-steps: it is derived",
-                  dry_config_place(c, "effective-batch"), (long long)c->effective_batch, ranks,
-                  (long long)c->per_device_batch_size, (long long)c->gradient_accumulation_steps,
-                  accumulation, (long long)all);
-        return DRY_ERR_USAGE;
-    }
+    if (stated && all != c->effective_batch)
+        return refuse_conflict(c, ranks, records);
     if (!stated && ranks > 1 && devices != ranks)
         return refuse_ambiguous(c, ranks, records);
     *effective = all;

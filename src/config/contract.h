@@ -48,6 +48,12 @@ enum dry_status dry_contract_resolve(const struct dry_config *c, int ranks, int6
 enum dry_status dry_contract_compare(const struct dry_contract *then, const struct dry_contract *now,
                                      const char *accept_batch_change, double *rate_factor);
 
+/* Local. Under the error of a batch that differs: the two legal commands, on so many ranks, each with what it
+ * does to steps per epoch and learning rate. MEMORY. */
+enum dry_status dry_contract_ways(const struct dry_config *c, int ranks, const struct dry_contract *then,
+                                  const struct dry_contract *now);
+/* Local. Non-zero when neither effective batch nor cut differ. */
+int dry_contract_same_batch(const struct dry_contract *a, const struct dry_contract *b);
 /* Local. Tokens of computing that a record takes at least: max_seq_length under --padding fixed, else 0. */
 int64_t dry_contract_record_tokens(const struct dry_contract *k);
 

@@ -120,6 +120,66 @@ static void refuse_batch(const struct dry_contract *then, const struct dry_contr
               root);
 }
 
+/* The command line as it would state the run's own batch and cut. 0, or -1 for lack of memory. */
+static int keeping_command(const struct dry_config *c, int ranks, const struct dry_contract *then,
+                           struct dry_buffer *b)
+{
+    static const char *const drop[] = {"gradient-accumulation-steps", "effective-batch",
+                                       "per-device-batch-size", "micro-batch-tokens", NULL};
+    int accumulated = dry_config_origin(c, "gradient-accumulation-steps") == DRY_ORIGIN_FILE,
+        by_records = dry_config_origin(c, "per-device-batch-size") == DRY_ORIGIN_FILE,
+        by_tokens = dry_config_origin(c, "micro-batch-tokens") == DRY_ORIGIN_FILE;
+    char add[192];
+
+    /* what a file says is undone on the command line */
+    snprintf(add, sizeof add, "%s--effective-batch %lld %s %lld%s",
+             accumulated ? "--gradient-accumulation-steps 0 " : "", (long long)then->effective_batch,
+             then->micro_records ? "--per-device-batch-size" : "--micro-batch-tokens",
+             (long long)(then->micro_records ? then->micro_records : then->micro_tokens),
+             then->micro_records && by_tokens     ? " --micro-batch-tokens 0"
+             : !then->micro_records && by_records ? " --per-device-batch-size 0"
+                                                  : "");
+    return dry_values_command(c, ranks, drop, add, b);
+}
+
+enum dry_status dry_contract_ways(const struct dry_config *c, int ranks, const struct dry_contract *then,
+                                  const struct dry_contract *now)
+{
+    static const char *const none[] = {NULL};
+    double ratio = (double)now->effective_batch / (double)then->effective_batch;
+    struct dry_buffer keep = {0}, change = {0};
+    char rate[32], linear[32], root[32];
+    enum dry_status status = DRY_ERR_MEMORY;
+
+    if (keeping_command(c, ranks, then, &keep) != 0 ||
+        dry_values_command(c, ranks, none, "--accept-batch-change keep", &change) != 0)
+        goto out;
+    dry_rate_text(then->learning_rate, rate);
+    dry_rate_text(then->learning_rate * ratio, linear);
+    dry_rate_text(then->learning_rate * sqrt(ratio), root);
+    dry_error_more("%s", keep.data);
+    dry_error_more("    keeps the contract: %lld record%s per step, %lld step%s per epoch, learning rate %s",
+                   (long long)then->effective_batch, dry_plural(then->effective_batch),
+                   (long long)then->steps_per_epoch, dry_plural(then->steps_per_epoch), rate);
+    dry_error_more("%s", change.data);
+    dry_error_more(
+        "    changes it from here on: %lld record%s per step, %lld step%s per epoch, learning rate %s; "
+        "with linear in place of keep %s, with sqrt %s",
+        (long long)now->effective_batch, dry_plural(now->effective_batch), (long long)now->steps_per_epoch,
+        dry_plural(now->steps_per_epoch), rate, linear, root);
+    status = DRY_OK;
+out:
+    dry_buffer_reset(&keep);
+    dry_buffer_reset(&change);
+    return status;
+}
+
+int dry_contract_same_batch(const struct dry_contract *a, const struct dry_contract *b)
+{
+    return a->effective_batch == b->effective_batch && a->micro_records == b->micro_records &&
+           a->micro_tokens == b->micro_tokens;
+}
+
 /* Non-zero when steps differ only since both runs take all their epochs. */
 static int steps_follow(const struct dry_contract *then, const struct dry_contract *now)
 {
