@@ -51,11 +51,30 @@ static enum dry_status write_files(const struct dry_history *h, const char *run,
     return status;
 }
 
+/* A folder of scale has runs in it but is none. */
+static enum dry_status check_run(const char *run)
+{
+    char *manifest = dry_path_join(run, "run.json"), *scaling = dry_path_join(run, "scaling.json");
+    enum dry_status status = manifest && scaling ? DRY_OK : DRY_ERR_MEMORY;
+
+    if (!status && !dry_file_exists(manifest) && dry_file_exists(scaling)) {
+        dry_error(
+            "%s: is a scale, not a run; give one of the runs in it: drydock report %s/ranks-N --scaling %s",
+            run, run, run);
+        status = DRY_ERR_INPUT;
+    }
+    dry_free(manifest);
+    dry_free(scaling);
+    return status;
+}
+
 static enum dry_status report_one(const char *run, const json_t *scaling, int json)
 {
     struct dry_history *h = NULL;
-    enum dry_status status = dry_history_open(run, &h);
+    enum dry_status status = check_run(run);
 
+    if (!status)
+        status = dry_history_open(run, &h);
     if (!status)
         status = write_files(h, run, scaling);
     if (!status && json)

@@ -292,15 +292,15 @@ int dry_draw_padding(struct dry_page *p, const struct dry_report *r)
 
 /* ---- scaling */
 
+/* Dots of the measured rank counts from right to left, with texts where these have room. */
 static void scaling_points(struct dry_chart *c, const json_t *rows)
 {
-    const json_t *row;
-    size_t i;
-    double x = NAN, y = NAN;
+    double x = NAN, y = NAN, room_to = INFINITY;
 
-    json_array_foreach(rows, i, row)
-    {
-        double ranks = member(row, "ranks"), speedup = member(row, "speedup");
+    for (size_t i = json_array_size(rows); i-- > 0;) {
+        const json_t *row = json_array_get(rows, i);
+        double ranks = member(row, "ranks"), speedup = member(row, "speedup"), left = dry_chart_x(c, ranks),
+               top = dry_chart_y(c, speedup);
 
         if (!(ranks >= 1) || !isfinite(speedup))
             continue;
@@ -308,17 +308,42 @@ static void scaling_points(struct dry_chart *c, const json_t *rows)
             dry_page_put(
                 c->page,
                 "<path fill=\"none\" stroke=\"%s\" stroke-width=\"2.4\" d=\"M%.1f %.1fL%.1f %.1f\"/>\n",
-                dry_ink[1], dry_chart_x(c, x), dry_chart_y(c, y), dry_chart_x(c, ranks),
-                dry_chart_y(c, speedup));
-        x = ranks;
-        y = speedup;
+                dry_ink[1], x, y, left, top);
+        x = left;
+        y = top;
         dry_page_put(c->page,
                      "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"4.5\" fill=\"%s\"><title>%.0f ranks: %.2f times as "
-                     "fast</title></circle>"
-                     "<text class=\"label halo\" x=\"%.1f\" y=\"%.1f\">%.2f (%.0f %%)</text>\n",
-                     dry_chart_x(c, x), dry_chart_y(c, y), dry_ink[1], x, y, dry_chart_x(c, x) + 9,
-                     dry_chart_y(c, y) + 15, y, 100 * speedup / ranks);
+                     "fast</title></circle>",
+                     x, y, dry_ink[1], ranks, speedup);
+        if (left + 88 > room_to)
+            continue;
+        dry_page_put(c->page, "<text class=\"label halo\" x=\"%.1f\" y=\"%.1f\">%.2f (%.0f %%)</text>\n",
+                     x + 8, y + 17, speedup, 100 * speedup / ranks);
+        room_to = left;
     }
+}
+
+/* The model's speed-up at the rank counts that were measured: how well it fits. */
+static void scaling_model(struct dry_chart *c, const json_t *rows)
+{
+    double base =
+        member(json_array_get(rows, 0), "step_seconds") * member(json_array_get(rows, 0), "speedup");
+    const json_t *row;
+    size_t i;
+    int any = 0;
+
+    json_array_foreach(rows, i, row)
+    {
+        double seconds = member(row, "model_seconds"), ranks = member(row, "ranks");
+
+        if (!(seconds > 0) || !(base > 0) || !(ranks >= 1))
+            continue;
+        dry_page_put(c->page, "%s%.1f %.1f",
+                     any++ ? "L" : "<path fill=\"none\" stroke=\"#7a838c\" stroke-width=\"1.6\" d=\"M",
+                     dry_chart_x(c, ranks), fmax(c->top, dry_chart_y(c, base / seconds)));
+    }
+    if (any)
+        dry_page_put(c->page, "\"><title>the fitted model</title></path>\n");
 }
 
 int dry_draw_scaling(struct dry_page *p, const struct dry_report *r)
@@ -342,8 +367,11 @@ int dry_draw_scaling(struct dry_page *p, const struct dry_report *r)
                  "<text class=\"label\" x=\"%.1f\" y=\"%.1f\">ideal</text>\n",
                  dry_chart_x(&c, 0), dry_chart_y(&c, 0), dry_chart_x(&c, most), dry_chart_y(&c, most),
                  c.right + 6, dry_chart_y(&c, most) + 4);
+    scaling_model(&c, rows);
     scaling_points(&c, rows);
     dry_chart_close(p);
+    dry_page_put(p, "<p class=\"note\">Dots: measured, with efficiency. Dashed: ideal.%s</p>\n",
+                 member(json_array_get(rows, 0), "model_seconds") > 0 ? " Grey: the fitted model." : "");
     dry_draw_end(p);
     return 1;
 }

@@ -19,6 +19,8 @@ int dry_draw_scaling(struct dry_page *p, const struct dry_report *r);
 /* report_stages.c */
 int dry_draw_steps(struct dry_page *p, const struct dry_report *r);
 int dry_draw_ranks(struct dry_page *p, const struct dry_report *r);
+/* Of each measured rank count a step, by stage. */
+int dry_draw_scaling_steps(struct dry_page *p, const struct dry_report *r);
 /* The colours' names: of the stages that took any time. */
 void dry_draw_legend(struct dry_page *p, const struct dry_report *r);
 const char *dry_draw_colour(enum dry_stage stage);

@@ -76,9 +76,10 @@ static void scaling(struct dry_page *p, const struct dry_report *r)
         return;
     dry_page_put(p, "<section id=\"ranks\">\n<h2>More ranks</h2>\n<div class=\"grid\">\n");
     dry_draw_scaling(p, r);
-    dry_page_put(p, "<div>\n");
+    dry_draw_scaling_steps(p, r);
+    dry_page_put(p, "</div>\n");
     dry_report_scaling(p, r);
-    dry_page_put(p, "</div>\n</div>\n</section>\n");
+    dry_page_put(p, "</section>\n");
 }
 
 static void facts(struct dry_page *p, const struct dry_report *r)

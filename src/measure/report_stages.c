@@ -217,12 +217,12 @@ static double total_of(const double *stage)
     return sum;
 }
 
-static void draw_rank(struct dry_chart *c, const double *stage, int rank, double y)
+/* A bar from left to right, its name before and its sum behind it. */
+static void draw_bar(struct dry_chart *c, const double *stage, const char *name, double y)
 {
     double at = 0;
 
-    dry_page_put(c->page, "<text class=\"end\" x=\"%.1f\" y=\"%.1f\">rank %d</text>", c->left - 8, y + 13,
-                 rank);
+    dry_page_put(c->page, "<text class=\"end\" x=\"%.1f\" y=\"%.1f\">%s</text>", c->left - 8, y + 13, name);
     for (int i = 0; i < DRY_STAGES; i++) {
         double left = dry_chart_x(c, at), right = dry_chart_x(c, at + stage[order[i]]);
 
@@ -231,8 +231,8 @@ static void draw_rank(struct dry_chart *c, const double *stage, int rank, double
             dry_page_put(
                 c->page,
                 "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"18\" fill=\"%s\" stroke=\"#fff\" "
-                "stroke-width=\"%.1f\"><title>rank %d, %s: %s</title></rect>",
-                left, y, right - left, colours[order[i]], right - left > 3 ? 0.8 : 0, rank,
+                "stroke-width=\"%.1f\"><title>%s, %s: %s</title></rect>",
+                left, y, right - left, colours[order[i]], right - left > 3 ? 0.8 : 0, name,
                 dry_stage_name(order[i]), dry_words_seconds(stage[order[i]]).text);
     }
     dry_page_put(c->page, "<text class=\"label\" x=\"%.1f\" y=\"%.1f\">%s</text>\n", dry_chart_x(c, at) + 7,
@@ -254,13 +254,84 @@ int dry_draw_ranks(struct dry_page *p, const struct dry_report *r)
     dry_chart_open(p, DRY_CHART_WIDE, height + 46, "Seconds of each rank, stacked by stage");
     for (int i = 0; i < shown; i++) {
         int rank = (int)((int64_t)i * r->ranks / shown);
+        char name[24];
 
-        draw_rank(&c, r->rank_stage[rank], rank, c.top + 24.0 * i + 2);
+        snprintf(name, sizeof name, "rank %d", rank);
+        draw_bar(&c, r->rank_stage[rank], name, c.top + 24.0 * i + 2);
     }
     dry_chart_x_axis(&c, r->starts > 1 ? "time of the latest start" : "time");
     dry_chart_close(p);
     if (shown < r->ranks)
         dry_page_put(p, "<p class=\"note\">%d of %d ranks, at even distances.</p>\n", shown, r->ranks);
+    dry_draw_end(p);
+    return 1;
+}
+
+/* ---- each rank count of a scale */
+
+static double member(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+static void read_stages(const json_t *row, double *stage)
+{
+    const json_t *stages = json_object_get(row, "stages");
+
+    for (int s = 0; s < DRY_STAGES; s++) {
+        double seconds = member(stages, dry_stage_name((enum dry_stage)s));
+
+        stage[s] = seconds > 0 && isfinite(seconds) ? seconds : 0;
+    }
+}
+
+/* Where the bar would end if the first rank count's step were shared without loss. */
+static void draw_ideal(struct dry_chart *c, double seconds, double y)
+{
+    double x = dry_chart_x(c, seconds);
+
+    if (isfinite(x))
+        dry_page_put(
+            c->page,
+            "<path d=\"M%.1f %.1fv24\" stroke=\"#111\" stroke-width=\"2\"><title>ideal: %s</title></path>\n",
+            x, y - 3, dry_words_seconds(seconds).text);
+}
+
+int dry_draw_scaling_steps(struct dry_page *p, const struct dry_report *r)
+{
+    const json_t *rows = json_object_get(r->scaling, "rows"), *first = json_array_get(rows, 0);
+    int shown = json_array_size(rows) < RANKS ? (int)json_array_size(rows) : RANKS;
+    double height = 34.0 * shown, most = 0, stage[DRY_STAGES];
+    double work = member(first, "ranks") * member(first, "step_seconds");
+    struct dry_chart c = {.page = p, .left = 66, .right = 410, .top = 12, .bottom = 12 + height};
+
+    for (int i = 0; i < shown; i++) {
+        read_stages(json_array_get(rows, (size_t)i), stage);
+        most = fmax(most, total_of(stage));
+    }
+    if (!(most > 0))
+        return 0;
+    c.x = dry_axis_fit(0, most, 4, DRY_AXIS_TIME, 1);
+    dry_draw_begin(p, "half", "A step on each rank count, by stage");
+    dry_chart_open(p, DRY_CHART_HALF, height + 50, "Seconds of a step on each number of ranks, by stage");
+    for (int i = 0; i < shown; i++) {
+        const json_t *row = json_array_get(rows, (size_t)i);
+        double ranks = member(row, "ranks"), y = c.top + 34.0 * i + 7;
+        char name[32];
+
+        read_stages(row, stage);
+        snprintf(name, sizeof name, "%.0f rank%s", ranks, ranks == 1 ? "" : "s");
+        draw_bar(&c, stage, name, y);
+        draw_ideal(&c, work / ranks, y);
+    }
+    dry_chart_x_axis(&c, "time of a step");
+    dry_chart_close(p);
+    dry_draw_legend(p, r);
+    dry_page_put(p, "<p class=\"note\">Mean over the ranks. The black line is where a step would end if more "
+                    "ranks shared "
+                    "it without loss.</p>\n");
     dry_draw_end(p);
     return 1;
 }

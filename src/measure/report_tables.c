@@ -261,7 +261,8 @@ static double member(const json_t *object, const char *key)
 void dry_report_scaling(struct dry_page *p, const struct dry_report *r)
 {
     const json_t *rows = json_object_get(r->scaling, "rows"),
-                 *sentences = json_object_get(r->scaling, "sentences"), *item;
+                 *sentences = json_object_get(r->scaling, "sentences"),
+                 *left = json_object_get(r->scaling, "left_out"), *item;
     size_t i;
 
     dry_page_put(p,
@@ -280,6 +281,20 @@ void dry_report_scaling(struct dry_page *p, const struct dry_report *r)
                      dry_words_share(member(item, "efficiency")).text);
     }
     dry_page_put(p, "</tbody></table></div>\n");
+    json_array_foreach(left, i, item)
+    {
+        char ranks[32], why[256];
+
+        dry_report_value(json_object_get(item, "ranks"), ranks, sizeof ranks);
+        dry_report_value(json_object_get(item, "differs"), why, sizeof why);
+        if (!*why)
+            dry_report_value(json_object_get(item, "status"), why, sizeof why);
+        dry_page_put(p, "<p class=\"note\">Left out: ");
+        dry_page_text(p, ranks);
+        dry_page_put(p, " ranks (");
+        dry_page_text(p, why);
+        dry_page_put(p, ").</p>\n");
+    }
     json_array_foreach(sentences, i, item) if (json_is_string(item))
         dry_page_element(p, "p", NULL, json_string_value(item));
 }
