@@ -71,8 +71,9 @@ static enum dry_status show(const struct dry_config *c, const struct dry_plan_re
     if (!c->json && c->show_records)
         return show_records(plan, v);
     if (!c->json) {
-        dry_plan_report_print(stdout, r);
-        return dry_print_end();
+        enum dry_status status = dry_plan_report_print(stdout, r);
+
+        return status ? status : dry_print_end();
     }
     all = dry_plan_report_json(r);
     if (all && c->show_records && json_object_set_new(all, "records", records_json(plan, v)) != 0) {

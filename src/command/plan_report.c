@@ -7,6 +7,8 @@
 
 #include "command/plan_report.h"
 
+#include "command/plan_fit.h"
+#include "command/plan_measured.h"
 #include "command/setup.h"
 #include "compute/backend.h"
 #include "data/shares.h"
@@ -43,7 +45,8 @@ struct dry_plan_report {
     int cuts;
     int64_t room; /* bytes left on this host or its GPU, -1: unknown */
     int64_t checkpoints;
-    double flops; /* of a mean step */
+    double flops;                      /* of a mean step */
+    struct dry_plan_measured measured; /* with --measured */
 };
 
 /* 4N operations a token (forward and the gradient of the activations; frozen weights get none), 6 more for
@@ -223,6 +226,8 @@ enum dry_status dry_plan_report_create(const struct dry_plan_subject *s, struct 
         st = try_cuts(r);
     if (!st)
         st = share_ranks(r);
+    if (!st && s->config->measured)
+        st = dry_plan_measured_make(s, &r->measured);
     if (st) {
         dry_plan_report_destroy(r);
         return st;
@@ -417,10 +422,12 @@ static void print_cuts(FILE *out, const struct dry_plan_report *r)
     }
 }
 
-void dry_plan_report_print(FILE *out, const struct dry_plan_report *r)
+enum dry_status dry_plan_report_print(FILE *out, const struct dry_plan_report *r)
 {
     const struct dry_config *c = r->s.config;
+    struct dry_plan_need need;
     char each[32], all[32];
+    enum dry_status st;
     int64_t kept =
         c->keep_checkpoints && c->keep_checkpoints < r->checkpoints ? c->keep_checkpoints : r->checkpoints;
 
@@ -436,7 +443,13 @@ void dry_plan_report_print(FILE *out, const struct dry_plan_report *r)
             bytes_text((double)checkpoint_bytes(r), each), kept,
             bytes_text((double)checkpoint_bytes(r) * (double)kept, all));
     print_memory(out, r);
+    need = (struct dry_plan_need){
+        .ops = r->ops, .limits = limits_of(r, &r->bounds), .total = r->layout.total, .room = r->room};
+    st = dry_plan_fit_print(out, &r->s, &need);
     print_cuts(out, r);
+    if (c->measured)
+        dry_plan_measured_print(out, &r->s, &r->measured);
+    return st;
 }
 
 static json_t *shares_json(const struct dry_plan_report *r)
@@ -502,9 +515,10 @@ json_t *dry_plan_report_json(const struct dry_plan_report *r)
     json_t *checkpoints = json_pack("{s:I, s:I}", "count", (json_int_t)r->checkpoints, "bytes",
                                     (json_int_t)checkpoint_bytes(r));
 
-    return json_pack("{s:o, s:i, s:I, s:o, s:o, s:o, s:o, s:o, s:o}", "contract",
+    return json_pack("{s:o, s:i, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o*}", "contract",
                      dry_contract_json(r->s.contract), "ranks", r->s.ranks, "adapter_parameters",
                      (json_int_t)r->s.adapter->parameters, "step", step, "largest_micro_batch", largest,
                      "shares", shares_json(r), "checkpoints", checkpoints, "memory", memory_json(r),
-                     "other_micro_batches", cuts_json(r));
+                     "other_micro_batches", cuts_json(r), "time",
+                     r->s.config->measured ? dry_plan_measured_json(&r->measured) : NULL);
 }

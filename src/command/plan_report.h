@@ -29,7 +29,8 @@ struct dry_plan_report;
 /* Local. USAGE (backend), MEMORY. */
 enum dry_status dry_plan_report_create(const struct dry_plan_subject *s, struct dry_plan_report **r);
 void dry_plan_report_destroy(struct dry_plan_report *r);
-void dry_plan_report_print(FILE *out, const struct dry_plan_report *r);
+/* Local. MEMORY. */
+enum dry_status dry_plan_report_print(FILE *out, const struct dry_plan_report *r);
 /* A larger micro-batch that memory would take. */
 struct dry_plan_larger {
     int64_t micro_records, micro_tokens; /* one of them 0 */

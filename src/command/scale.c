@@ -101,22 +101,27 @@ static enum dry_status read_steps(struct dry_scale *s)
 /* Rank 0. Nothing is written over: a scale's folder is for one scale. */
 static enum dry_status check_output(const char *output)
 {
-    char **names = NULL;
+    char **names = NULL, *finished = NULL;
     size_t count = 0;
     enum dry_status status = DRY_OK;
 
     if (!dry_file_is_dir(output))
         return DRY_OK;
-    status = dry_dir_list(output, &names, &count);
+    if (!(finished = dry_path_join(output, "scaling.json")))
+        return DRY_ERR_MEMORY;
+    if (dry_file_exists(finished)) {
+        dry_error("--output %s: holds a finished scale (%s/scaling.txt); to measure again, give a new folder",
+                  output, output);
+        status = DRY_ERR_USAGE;
+    }
+    dry_free(finished);
+    if (!status)
+        status = dry_dir_list(output, &names, &count);
     for (size_t i = 0; i < count && !status; i++) {
         if (dry_finetune_harmless(names[i]))
             continue;
         status = DRY_ERR_USAGE;
-        if (strcmp(names[i], "scaling.json") == 0 || strcmp(names[i], "scaling.txt") == 0)
-            dry_error("--output %s: holds a finished scale (%s/scaling.txt); to measure again, give a new "
-                      "folder",
-                      output, output);
-        else if (strncmp(names[i], "ranks-", 6) == 0 || strncmp(names[i], "subset.", 7) == 0)
+        if (strncmp(names[i], "ranks-", 6) == 0 || strncmp(names[i], "subset.", 7) == 0)
             dry_error("--output %s: holds the %s of a scale that did not end; give a new folder, or remove "
                       "this one",
                       output, names[i]);

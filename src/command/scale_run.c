@@ -264,41 +264,6 @@ static enum dry_status read_row(struct dry_scale *s, struct dry_scale_run *r)
     return status;
 }
 
-/* Bytes a second at which this host adds up two blocks in memory: what ranks of a host do when they reduce
- * over memory that they share. */
-static enum dry_status measure_bandwidth(double bytes, double *bandwidth)
-{
-    size_t most = (size_t)64 << 20, n = (bytes < (double)most ? (size_t)bytes : most) / sizeof(int64_t);
-    volatile int64_t *a;
-    int64_t *sum, *with;
-    double began, passed;
-    int turns = 0;
-
-    n = n > 1024 ? n : 1024;
-    sum = dry_alloc(n, sizeof *sum, "a block to measure memory with");
-    with = dry_alloc(n, sizeof *with, "a block to measure memory with");
-    if (!sum || !with) {
-        dry_free(sum);
-        dry_free(with);
-        return DRY_ERR_MEMORY;
-    }
-    for (size_t i = 0; i < n; i++)
-        with[i] = (int64_t)i;
-    began = dry_clock_now();
-    do {
-        for (size_t i = 0; i < n; i++)
-            sum[i] += with[i];
-        a = sum; /* each turn is to be done */
-        (void)*a;
-        turns++;
-        passed = dry_clock_now() - began;
-    } while (passed < 0.1);
-    *bandwidth = (double)turns * (double)n * sizeof *sum / passed;
-    dry_free(sum);
-    dry_free(with);
-    return DRY_OK;
-}
-
 /* Seconds a step as the training will have them, and the rows against the smallest. */
 static void derive(struct dry_scale *s)
 {
@@ -333,7 +298,7 @@ enum dry_status dry_scale_rows(struct dry_scale *s)
     for (int i = 0; i < s->rows; i++)
         wide |= s->row[i].ranks > 1;
     if (!wide)
-        status = measure_bandwidth(s->bytes, &s->bandwidth);
+        status = dry_scaling_bandwidth(s->bytes, &s->bandwidth);
     if (!status)
         status = dry_scaling_fit(s->row, s->rows, s->bytes, s->bandwidth, &s->model);
     if (!status)

@@ -7,7 +7,9 @@
 
 #include "measure/scaling.h"
 
+#include "base/clock.h"
 #include "base/log.h"
+#include "base/memory.h"
 
 #include <math.h>
 
@@ -205,6 +207,37 @@ double dry_scaling_seconds(const struct dry_scaling_model *m, int ranks, double 
 
     return m->compute * (1 + m->contention * (together - 1)) * load + m->fixed + m->reduce * ring(ranks) +
            m->latency * (ranks - 1);
+}
+
+enum dry_status dry_scaling_bandwidth(double bytes, double *bandwidth)
+{
+    size_t most = (size_t)64 << 20, least = (size_t)1 << 20, n;
+    int64_t *sum, *with;
+    double began, passed;
+    int turns = 0;
+
+    n = (bytes < (double)least ? least : bytes < (double)most ? (size_t)bytes : most) / sizeof *sum;
+    sum = dry_alloc(n, sizeof *sum, "a block to measure memory with");
+    with = dry_alloc(n, sizeof *with, "a block to measure memory with");
+    if (!sum || !with) {
+        dry_free(sum);
+        dry_free(with);
+        return DRY_ERR_MEMORY;
+    }
+    for (size_t i = 0; i < n; i++)
+        with[i] = (int64_t)i;
+    began = dry_clock_now();
+    do {
+        for (size_t i = 0; i < n; i++)
+            sum[i] += with[i];
+        __asm__ volatile("" : : "r"(sum) : "memory"); /* each turn is to be done */
+        turns++;
+        passed = dry_clock_now() - began;
+    } while (passed < 0.1);
+    *bandwidth = (double)turns * (double)n * sizeof *sum / passed;
+    dry_free(sum);
+    dry_free(with);
+    return DRY_OK;
 }
 
 /* ---- JSON ---- */

@@ -63,6 +63,9 @@ enum dry_status dry_scaling_fit(const struct dry_scaling_row *row, int rows, dou
 /* Local. Seconds a step with that many ranks, of which the most loaded has `load`; without checkpoints and
  * validations. */
 double dry_scaling_seconds(const struct dry_scaling_model *m, int ranks, double load);
+/* Local. Bytes a second at which this host adds up two blocks like the reduced one in its memory: what its
+ * ranks do when they reduce over memory that they share. Takes a tenth of a second. MEMORY. */
+enum dry_status dry_scaling_bandwidth(double bytes, double *bandwidth);
 /* To and from scaling.json; caller decrefs. NULL: no memory. INPUT. */
 json_t *dry_scaling_json(const struct dry_scaling_model *m);
 enum dry_status dry_scaling_from_json(const json_t *object, const char *where, struct dry_scaling_model *m);
