@@ -125,7 +125,7 @@ void dry_command_help(FILE *out, const struct dry_command *command)
     if (command) {
         fprintf(out, "usage: %s\n\n%s: %s.\n\n", command->usage, command->name, command->text);
         dry_config_help(out, command->bit);
-        if (command->bit != DRY_CMD_INSPECT && command->bit != DRY_CMD_OPTIONS)
+        if (strstr(command->usage, "[FILE.cfg"))
             fprintf(out, "\nFILE.cfg sets any of these by their names with _ for -; the command line\n"
                          "overrides it.  drydock options prints such a file.\n");
         return;
