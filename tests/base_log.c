@@ -61,6 +61,28 @@ static void lines(void)
     dry_log_set_rank(0, 3);
 }
 
+static void named(void)
+{
+    dry_log_prefix("rank=8");
+    dry_info("step %d", 3);
+    tap_text(said(), "drydock: [rank=8] step 3\n", "of several runs a line tells whose it is");
+    dry_log_set_rank(1, 2);
+    dry_error("x");
+    dry_error_more("do this");
+    tap_text(said(), "drydock: [rank=8] rank 1: error: x\n    do this\n",
+             "an error too; a command can still be copied");
+    dry_log_set_rank(0, 1);
+    tap_text(dry_log_prefix_now(), "rank=8", "the name can be asked for");
+    dry_log_defer(1);
+    dry_error("kept");
+    dry_log_prefix(NULL);
+    dry_log_defer(0);
+    tap_text(said(), "drydock: [rank=8] error: kept\n", "a kept line keeps the name that it was said under");
+    tap_ok(dry_log_prefix_now() == NULL, "no name");
+    dry_info("step");
+    tap_text(said(), "drydock: step\n", "and lines as before");
+}
+
 static void deferred(void)
 {
     dry_log_defer(1);
@@ -125,6 +147,7 @@ int main(void)
     if (!captured || dup2(fileno(captured), STDERR_FILENO) < 0)
         return tap_skip_all("no temporary file");
     lines();
+    named();
     deferred();
     statuses();
     times();

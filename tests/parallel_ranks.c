@@ -5,12 +5,14 @@
  */
 #include "config.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "parallel/comm.h"
 #include "tap.h"
 
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 /* A test point that holds on all ranks. */
@@ -84,6 +86,7 @@ static void parts(struct dry_comm *c)
     all_ok(c, dry_comm_split(c, odd, &part) == DRY_OK && part, "split in even and odd");
     (void)dry_comm_sum_i64(part, &sum, 1);
     all_ok(c, sum == want && dry_comm_rank(part) == rank / 2, "a part sums on its own, ordered by rank");
+    all_ok(c, dry_comm_seat(c) == rank && dry_comm_seat(part) == rank, "a rank keeps its seat in a part");
     dry_comm_destroy(part);
     all_ok(c, dry_comm_split(c, rank == 0 ? 0 : -1, &part) == DRY_OK && (rank == 0) == (part != NULL),
            "a negative color is in no part");
@@ -96,6 +99,26 @@ static void parts(struct dry_comm *c)
     (void)dry_comm_sum_i64(c, &threads, 1);
     all_ok(c, threads <= (processors > size ? processors : size), "ranks of a host part its processors");
     all_ok(c, dry_comm_local_size(c) == size && dry_comm_local_rank(c) == rank, "all ranks are on this host");
+}
+
+/* Seconds of processor that this process has used. */
+static double used(void)
+{
+    return (double)clock() / CLOCKS_PER_SEC;
+}
+
+/* Ranks without work must leave their processors to those that have some. */
+static void rests(struct dry_comm *c)
+{
+    const struct timespec work = {.tv_nsec = 400000000};
+    double began = dry_clock_now(), before = used();
+    enum dry_status status;
+
+    if (dry_comm_rank(c) == 0)
+        nanosleep(&work, NULL);
+    status = dry_comm_rest(c);
+    all_ok(c, status == DRY_OK && dry_clock_now() - began > 0.39, "ranks rest until the last is there");
+    all_ok(c, used() - before < 0.2, "and take no processor for it");
 }
 
 static void agreements(struct dry_comm *c)
@@ -141,6 +164,7 @@ int main(int argc, char **argv)
         sums(c);
         moves(c);
         parts(c);
+        rests(c);
         agreements(c);
         if (dry_comm_rank(c) == 0)
             result = tap_done();
