@@ -1,6 +1,7 @@
 # Planted causes: one run for each, and what its verdict must say first.  Sourced, after lib.sh's variables are set.
 #
-# A rank has about four micro-batches of 256 tokens in a step, which the demo's base computes in 50 ms.
+# A rank has about four micro-batches of 256 tokens in a step, which the demo's base computes in 50 ms on a core of its
+# own, and in ten times as long where three ranks and other programs share two: delays are long enough for both.
 planted="healthy data data-rank small checkpoint slow-rank padding start-up"
 
 # plant CASE RANKS: sets want (the first cause), delay (DRY_DELAY) and more (options)
@@ -8,16 +9,16 @@ plant() {
 	want=healthy delay="" more="--micro-batch-tokens 256 --effective-batch $((24 * $2)) --max-steps 16 --checkpoint-interval 8"
 	case $1 in
 	healthy) ;;
-	data) want="data wait" delay=data:12 ;;
-	data-rank) want="data wait" delay=rank:$(($2 - 1)):data:15 ;;
+	data) want="data wait" delay=data:25 ;;
+	data-rank) want="data wait" delay=rank:$(($2 - 1)):data:40 ;;
 	small)
 		want="small micro-batches"
 		more="--per-device-batch-size 1 --effective-batch $2 --max-steps 80 --checkpoint-interval 500"
 		;;
-	checkpoint) want=checkpoint delay=checkpoint:400 more="$more --checkpoint-interval 4" ;;
+	checkpoint) want=checkpoint delay=checkpoint:800 more="$more --checkpoint-interval 4" ;;
 	slow-rank) want="slow rank" delay=rank:$(($2 - 1)):compute:x1.8 ;;
 	padding) want=padding more="$more --padding fixed" ;;
-	start-up) want=start-up delay=start-up:3000 ;;
+	start-up) want=start-up delay=start-up:5000 more="$more --max-steps 10" ;;
 	*) echo "no such case: $1" >&2 && return 1 ;;
 	esac
 }
