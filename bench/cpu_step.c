@@ -91,15 +91,15 @@ static enum dry_status timed_linear_backward(struct dry_backend *b, int64_t l, e
     TIMED(OP_LINEAR_BACKWARD + (int)g, inner->linear_backward(b, l, g, x, dy, dx));
 }
 static enum dry_status timed_attention_forward(struct dry_backend *b, int64_t l, void *qkv, void *raw,
-                                               void *o, float *lse)
+                                               void *o, float *lse, void *scratch)
 {
-    TIMED(OP_ATTENTION_FORWARD, inner->attention_forward(b, l, qkv, raw, o, lse));
+    TIMED(OP_ATTENTION_FORWARD, inner->attention_forward(b, l, qkv, raw, o, lse, scratch));
 }
 static enum dry_status timed_attention_backward(struct dry_backend *b, int64_t l, const void *qkv,
                                                 const void *raw, const void *o, const float *lse,
-                                                const void *d_o, void *dqkv)
+                                                const void *d_o, void *dqkv, void *scratch)
 {
-    TIMED(OP_ATTENTION_BACKWARD, inner->attention_backward(b, l, qkv, raw, o, lse, d_o, dqkv));
+    TIMED(OP_ATTENTION_BACKWARD, inner->attention_backward(b, l, qkv, raw, o, lse, d_o, dqkv, scratch));
 }
 static enum dry_status timed_normed_backward(struct dry_backend *b, int64_t l, enum dry_norm n, const void *x,
                                              void *normed, int again, const void *dy, void *dx)
@@ -115,9 +115,9 @@ static enum dry_status timed_mlp_backward(struct dry_backend *b, int64_t l, cons
 {
     TIMED(OP_MLP_BACKWARD, inner->mlp_backward(b, l, m));
 }
-static enum dry_status timed_loss(struct dry_backend *b, const void *x, void *dx)
+static enum dry_status timed_loss(struct dry_backend *b, const void *x, void *dx, void *scratch)
 {
-    TIMED(OP_LOSS, inner->loss(b, x, dx));
+    TIMED(OP_LOSS, inner->loss(b, x, dx, scratch));
 }
 
 static struct dry_backend_ops wrap(const struct dry_backend_ops *ops)

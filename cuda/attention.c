@@ -78,10 +78,11 @@ enum dry_status dry_cuda_attention_batch(struct dry_cuda *c, const struct dry_ba
 
 /* All records of the micro-batch. */
 static struct dry_cuda_attention_call call_make(struct dry_cuda *c, const void *qkv, const void *o,
-                                                const float *lse)
+                                                const float *lse, void *scratch)
 {
     const struct dry_arch *a = c->arch;
 
+    c->attention_workspace = scratch;
     return (struct dry_cuda_attention_call){
         .first = c->offset,
         .last = c->offset + 1,
@@ -158,10 +159,10 @@ static enum dry_status zero_padding(struct dry_cuda *c, dry_bf16 *x, int64_t wid
 }
 
 enum dry_status dry_cuda_attention_forward(struct dry_backend *b, int64_t layer, void *qkv, void *raw,
-                                           void *o, float *lse)
+                                           void *o, float *lse, void *scratch)
 {
     struct dry_cuda *c = dry_cuda_of(b);
-    struct dry_cuda_attention_call k = call_make(c, qkv, o, lse);
+    struct dry_cuda_attention_call k = call_make(c, qkv, o, lse, scratch);
     enum dry_status status =
         dry_cuda_check(c, dry_cuda_rotary_forward_launch(c, &c->layer[layer], qkv, raw), "rotary embedding");
 
@@ -172,10 +173,10 @@ enum dry_status dry_cuda_attention_forward(struct dry_backend *b, int64_t layer,
 
 enum dry_status dry_cuda_attention_backward(struct dry_backend *b, int64_t layer, const void *qkv,
                                             const void *raw, const void *o, const float *lse, const void *d_o,
-                                            void *dqkv)
+                                            void *dqkv, void *scratch)
 {
     struct dry_cuda *c = dry_cuda_of(b);
-    struct dry_cuda_attention_call k = call_make(c, qkv, o, lse);
+    struct dry_cuda_attention_call k = call_make(c, qkv, o, lse, scratch);
     enum dry_status status;
 
     k.d_o = d_o;

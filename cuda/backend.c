@@ -23,8 +23,11 @@
 #include <string.h>
 
 enum {
-    LEAST_MAJOR = 8,        /* compute capability: bfloat16 in the matrix units */
-    LIBRARY_BYTES = 1 << 29 /* that CUDA's libraries take for code and their own use once they run */
+    LEAST_MAJOR = 8, /* compute capability: bfloat16 in the matrix units */
+    LIBRARY_BYTES =
+        560 << 20, /* that CUDA's context and libraries took on an H200 (CUDA 13.0, cuBLASLt 13.1, cuDNN 9.14)
+                    */
+    EMBED_PIECE = 512 /* elements converted at once */
 };
 
 static int visible_devices(void)
@@ -144,7 +147,7 @@ static enum dry_status cuda_device(int index, unsigned char id[DRY_DEVICE_ID], s
     if (status)
         return status;
     memcpy(id, &p.uuid, DRY_DEVICE_ID);
-    *room = free_bytes > LIBRARY_BYTES ? free_bytes - LIBRARY_BYTES : 0;
+    *room = free_bytes; /* the context is there, what libraries load later is planned for */
     return DRY_OK;
 }
 
@@ -227,7 +230,7 @@ static const char *cuda_describe(struct dry_backend *b)
 
 static enum dry_status cuda_footprint(const struct dry_base *base, const struct dry_adapter *adapter,
                                       const struct dry_limits *limits, size_t *weights, size_t *state,
-                                      size_t *workspace)
+                                      size_t *workspace, struct dry_scratch *scratch)
 {
     struct dry_cuda c = {.base = base,
                          .adapter = adapter,
@@ -235,6 +238,7 @@ static enum dry_status cuda_footprint(const struct dry_base *base, const struct 
                          .limits = *limits,
                          .pad = (int)dry_cuda_row_pad(adapter)};
 
+    dry_cuda_scratch(&c, scratch);
     return dry_cuda_layout(&c, weights, state, workspace);
 }
 
@@ -258,11 +262,11 @@ static enum dry_status allocate(struct dry_cuda *c)
     if (!status)
         status =
             dry_cuda_check(c,
-                           cudaHostAlloc(&c->staging, 2 * c->batch_bytes + DRY_CUDA_PIECE * sizeof *c->piece,
+                           cudaHostAlloc(&c->staging, 2 * c->staged_bytes + DRY_CUDA_PIECE * sizeof *c->piece,
                                          cudaHostAllocDefault),
                            "cudaHostAlloc");
     if (!status)
-        c->piece = (int64_t *)(void *)((char *)c->staging + 2 * c->batch_bytes);
+        c->piece = (int64_t *)(void *)((char *)c->staging + 2 * c->staged_bytes);
     return status;
 }
 
@@ -364,7 +368,50 @@ static void *staged(const struct dry_cuda *c, const void *array)
 {
     size_t at = (size_t)((const char *)array - (const char *)c->batch_block);
 
-    return (char *)c->staging + (size_t)c->half * c->batch_bytes + at;
+    return (char *)c->staging + (size_t)c->half * c->staged_bytes + at;
+}
+
+/* Where embedding rows lie in the half, [T, H]. */
+static dry_bf16 *staged_rows(const struct dry_cuda *c)
+{
+    return (dry_bf16 *)(void *)((char *)c->staging + (size_t)c->half * c->staged_bytes + c->batch_bytes);
+}
+
+static void stage_rows(struct dry_cuda *c, const struct dry_batch *batch)
+{
+    const struct dry_tensor *table = c->base->embed;
+    int64_t hidden = c->arch->hidden;
+    size_t row = (size_t)hidden * dry_dtype_size(table->dtype);
+    float wide[EMBED_PIECE];
+
+    for (int64_t t = 0; t < batch->useful; t++) {
+        const char *from = (const char *)table->data + (size_t)batch->id[t] * row;
+        dry_bf16 *to = staged_rows(c) + t * hidden;
+        if (table->dtype == DRY_BF16) {
+            memcpy(to, from, row);
+            continue;
+        }
+        for (int64_t i = 0; i < hidden; i += EMBED_PIECE) {
+            int64_t some = hidden - i < EMBED_PIECE ? hidden - i : EMBED_PIECE;
+            dry_to_f32(table->dtype, from + (size_t)i * dry_dtype_size(table->dtype), some, wide);
+            dry_from_f32(DRY_BF16, wide, some, to + i);
+        }
+    }
+    memset(staged_rows(c) + batch->useful * hidden, 0,
+           (size_t)((batch->tokens - batch->useful) * hidden) * sizeof(dry_bf16));
+}
+
+enum dry_status dry_cuda_embed_staged(struct dry_cuda *c, void *y)
+{
+    size_t row = (size_t)c->arch->hidden * sizeof(dry_bf16);
+    enum dry_status status = dry_cuda_check(
+        c,
+        cudaMemcpy2DAsync(y, (size_t)dry_cuda_pitch(c, c->arch->hidden) * sizeof(dry_bf16), staged_rows(c),
+                          row, row, (size_t)c->batch.tokens, cudaMemcpyHostToDevice, c->stream),
+        "cudaMemcpy2DAsync");
+
+    return status ? status
+                  : dry_cuda_check(c, cudaEventRecord(c->staged[c->half], c->stream), "cudaEventRecord");
 }
 
 /* Fills the half; rows behind the records are in none. */
@@ -404,6 +451,8 @@ static enum dry_status cuda_batch(struct dry_backend *b, const struct dry_batch 
     if (status)
         return status;
     stage(c, batch);
+    if (!c->embed)
+        stage_rows(c, batch);
     status = dry_cuda_attention_batch(c, batch, staged(c, c->sequences));
     if (status)
         return status;
@@ -550,6 +599,7 @@ static enum dry_status cuda_get(struct dry_backend *b, const void *from, int64_t
 const struct dry_backend_ops dry_cuda_ops = {
     .name = "cuda",
     .act_bytes = sizeof(dry_bf16),
+    .library_bytes = LIBRARY_BYTES,
     .devices = visible_devices,
     .device = cuda_device,
     .row_pad = dry_cuda_row_pad,

@@ -139,7 +139,8 @@ static cudaError_t op_run(struct bench *b, enum op op, int set)
         h.x_pitch = b->arch.hidden;
         return dry_cuda_embed_launch(&h, b->id, b->table, b->narrow[set], c->stream);
     case OP_NORM:
-        return dry_cuda_norm_forward_launch(&h, b->narrow[set], b->table, 1e-6, b->hidden[set], NULL, c->stream);
+        return dry_cuda_norm_forward_launch(&h, b->narrow[set], b->table, 1e-6, b->hidden[set], NULL,
+                                            c->stream);
     case OP_NORM_BACKWARD:
         return dry_cuda_norm_backward_launch(&h, b->narrow[set], b->table, b->gradient[set], 1e-6, 1,
                                              b->hidden[set], c->stream);

@@ -70,8 +70,9 @@ struct dry_cuda {
     void *weights_block, *state_block, *workspace_block, *arena;
 
     /* weights */
-    struct dry_cuda_layer *layer;  /* host array; NULL while only sizes are asked for */
-    dry_bf16 *embed, *head, *norm; /* [V, H] dense; head = embed when tied */
+    struct dry_cuda_layer *layer; /* host array; NULL while only sizes are asked for */
+    dry_bf16 *embed, *head,
+        *norm; /* [V, H] dense; head = embed when tied; embed NULL: its rows come from the host */
 
     /* state, all device: float32 masters and moments; sums [gradients + DRY_SUMS] */
     float *values, *m, *v;
@@ -83,6 +84,7 @@ struct dry_cuda {
     struct dry_batch batch; /* counts are valid on the host; its arrays point to device memory */
     void *batch_block;      /* the device arrays below, copied at once */
     size_t batch_bytes;
+    size_t staged_bytes; /* of a half of staging: batch_bytes, and embedding rows that come from the host */
     int32_t *id, *position, *offset, *row, *label,
         *record_of; /* device; record_of [T]: row's record in the batch, -1: padding */
     int64_t *record;
@@ -102,9 +104,8 @@ struct dry_cuda {
     float *inverse; /* [layers, 2, T] 1 / rms of each row of the norms of forward; only with kept */
     float *reduce;  /* scratch of two-stage reductions over rows (dA, dB) */
     size_t reduce_bytes;
-    dry_bf16 *dropped; /* [T, in] dropout(x), only with dropout */
-    void *attention_workspace;
-    size_t attention_bytes;
+    dry_bf16 *dropped;         /* [T, in] dropout(x), only with dropout */
+    void *attention_workspace; /* lent for the time of an operation, as are logits */
     void *gemm_workspace;
     size_t gemm_bytes;
 
@@ -126,6 +127,13 @@ static inline int64_t dry_cuda_pitch(const struct dry_cuda *c, int64_t width)
 static inline int64_t dry_cuda_logits_pitch(const struct dry_cuda *c)
 {
     return (c->arch->vocab + 7) / 8 * 8;
+}
+
+/* Whether the embedding stays on the host, which sends each micro-batch's rows: where memory matters most,
+ * and nothing else on the device reads the table. */
+static inline int dry_cuda_host_embed(const struct dry_cuda *c)
+{
+    return c->limits.training && c->limits.recompute == DRY_RECOMPUTE_FULL && c->base->head != c->base->embed;
 }
 
 /* Of a layer's norm; NULL: not in training. */
@@ -153,6 +161,8 @@ enum dry_status dry_cuda_marks_read(struct dry_backend *b, struct dry_mark *mark
 /* memory.c. Sizes all device buffers (base, adapter, limits, pad set in c); with the blocks set it also
  * points into them. */
 enum dry_status dry_cuda_layout(struct dry_cuda *c, size_t *weights, size_t *state, size_t *workspace);
+/* memory.c. What attention and the loss head are to be lent under the limits. */
+void dry_cuda_scratch(struct dry_cuda *c, struct dry_scratch *scratch);
 /* memory.c. Device memory that is zero; NULL: said what it was for. */
 void *dry_cuda_alloc(struct dry_cuda *c, size_t bytes, const char *what);
 /* weights.c. The base's tensors to bfloat16 in place on the device, through pinned staging, several host
@@ -180,6 +190,8 @@ enum { DRY_CUDA_PIECE = 1 << 21 }; /* words of the sums that go over the host at
 /* The operations, as in compute/backend.h: elementwise.c, linear.c, mlp.c, attention.c, loss.c, optimizer.c
  */
 enum dry_status dry_cuda_embed(struct dry_backend *b, void *y);
+/* backend.c. The same from the rows that the host staged with the micro-batch. */
+enum dry_status dry_cuda_embed_staged(struct dry_cuda *c, void *y);
 enum dry_status dry_cuda_norm_forward(struct dry_backend *b, int64_t layer, enum dry_norm n, const void *x,
                                       void *y);
 enum dry_status dry_cuda_norm_backward(struct dry_backend *b, int64_t layer, enum dry_norm n, const void *x,
@@ -189,16 +201,16 @@ enum dry_status dry_cuda_linear_forward(struct dry_backend *b, int64_t layer, en
 enum dry_status dry_cuda_linear_backward(struct dry_backend *b, int64_t layer, enum dry_group g,
                                          const void *x, const void *dy, void *dx);
 enum dry_status dry_cuda_attention_forward(struct dry_backend *b, int64_t layer, void *qkv, void *raw,
-                                           void *o, float *lse);
+                                           void *o, float *lse, void *scratch);
 enum dry_status dry_cuda_attention_backward(struct dry_backend *b, int64_t layer, const void *qkv,
                                             const void *raw, const void *o, const float *lse, const void *d_o,
-                                            void *dqkv);
+                                            void *dqkv, void *scratch);
 enum dry_status dry_cuda_normed_backward(struct dry_backend *b, int64_t layer, enum dry_norm n, const void *x,
                                          void *normed, int again, const void *dy, void *dx);
 enum dry_status dry_cuda_mlp_forward(struct dry_backend *b, int64_t layer, const void *gate_up,
                                      const void *residual, void *act, void *y);
 enum dry_status dry_cuda_mlp_backward(struct dry_backend *b, int64_t layer, const struct dry_mlp *m);
-enum dry_status dry_cuda_loss(struct dry_backend *b, const void *x, void *dx);
+enum dry_status dry_cuda_loss(struct dry_backend *b, const void *x, void *dx, void *scratch);
 enum dry_status dry_cuda_adamw(struct dry_backend *b, const struct dry_adamw *o, double *norm);
 /* linear.c. bf16 copies of A and B inside the weights from the masters, all adapters in one launch. */
 enum dry_status dry_cuda_adapter_refresh(struct dry_cuda *c);

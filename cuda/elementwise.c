@@ -20,6 +20,8 @@ enum dry_status dry_cuda_embed(struct dry_backend *b, void *y)
     struct dry_cuda *c = dry_cuda_of(b);
     struct dry_cuda_rows r = rows_of(c, c->arch->hidden, c->arch->hidden);
 
+    if (!c->embed)
+        return dry_cuda_embed_staged(c, y);
     return dry_cuda_check(c, dry_cuda_embed_launch(&r, c->id, c->embed, y, c->stream), "embed");
 }
 

@@ -15,7 +15,6 @@
 
 #include "cuda/elementwise.h"
 #include "cuda/gemm.h"
-#include "cuda/swiglu.h"
 
 #include "base/memory.h"
 #include "compute/dropout.h"
@@ -666,7 +665,7 @@ enum dry_status dry_cuda_linear_create(struct dry_cuda *c)
                 "cudaFuncSetAttribute");
         }
     if (!status)
-        status = dry_cuda_check(c, dry_cuda_swiglu_setup(&o->swiglu_columns), "cudaFuncSetAttribute");
+        status = dry_cuda_check(c, dry_cuda_swiglu_setup(&o->swiglu), "cudaFuncSetAttribute");
     if (status)
         goto out;
     o->copies = copies_fill(c, copy);

@@ -5,7 +5,7 @@
 #ifndef DRY_CUDA_LINEAR_H
 #define DRY_CUDA_LINEAR_H
 
-#include "cuda/skinny.h"
+#include "cuda/swiglu.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -18,8 +18,8 @@ struct dry_cuda_thin_plan {
 
 struct dry_cuda_linear {
     struct dry_cuda_thin_plan plan[DRY_SKINNY_KINDS][DRY_SKINNY_UNITS];
-    int swiglu_columns;           /* of a slice of SwiGLU's backward with its products; 0: does not fit */
-    struct dry_skinny_copy *copy; /* device, behind the partial products */
+    struct dry_cuda_swiglu_plan swiglu; /* of its backward with the thin products; 0 columns: does not fit */
+    struct dry_skinny_copy *copy;       /* device, behind the partial products */
     int copies;
 };
 

@@ -64,12 +64,13 @@ static enum dry_status chunk_loss(struct dry_cuda *c, int64_t first, int64_t row
     return status || !dx ? status : chunk_backward(c, &r, x, dx);
 }
 
-enum dry_status dry_cuda_loss(struct dry_backend *b, const void *x, void *dx)
+enum dry_status dry_cuda_loss(struct dry_backend *b, const void *x, void *dx, void *scratch)
 {
     struct dry_cuda *c = dry_cuda_of(b);
     size_t bytes = (size_t)c->batch.tokens * (size_t)dry_cuda_pitch(c, c->arch->hidden) * sizeof(dry_bf16);
     enum dry_status status = DRY_OK;
 
+    c->logits = scratch;
     if (dx)
         status = dry_cuda_check(c, cudaMemsetAsync(dx, 0, bytes, c->stream), "cudaMemsetAsync");
     for (int64_t first = 0; first < c->batch.rows && !status; first += c->chunk) {

@@ -15,7 +15,7 @@ enum {
     LOGITS_BYTES = 352 << 20, /* of one chunk of the loss head */
     CHUNK_MULTIPLE = 128,     /* its rows: whole tiles of a product */
     CHUNK_ROWS = 4096,        /* and at most so many */
-    GEMM_BYTES = 64 << 20     /* of cuBLASLt's workspace */
+    GEMM_BYTES = 32 << 20     /* of cuBLASLt's workspace */
 };
 
 static dry_bf16 *halves(struct dry_carve *c, int64_t rows, int64_t columns)
@@ -32,7 +32,7 @@ static void weights_layout(struct dry_cuda *c, struct dry_carve *k)
 {
     const struct dry_arch *a = c->arch;
 
-    c->embed = halves(k, a->vocab, a->hidden);
+    c->embed = dry_cuda_host_embed(c) ? NULL : halves(k, a->vocab, a->hidden);
     c->head = c->base->head == c->base->embed ? c->embed : halves(k, a->vocab, a->hidden);
     c->norm = halves(k, 1, a->hidden);
     for (int64_t l = 0; l < a->layers; l++) {
@@ -93,27 +93,16 @@ static void batch_layout(struct dry_cuda *c, struct dry_carve *k)
     c->label = dry_carve(k, l->rows, 1, sizeof *c->label);
     c->sequences = dry_carve(k, dry_cuda_attention_words(c), 1, sizeof *c->sequences);
     c->batch_bytes = k->used - first;
+    c->staged_bytes = c->batch_bytes;
+    if (dry_cuda_host_embed(c))
+        c->staged_bytes += (size_t)l->tokens * (size_t)c->arch->hidden * sizeof(dry_bf16);
 }
 
-/* What linears, attention and the loss head each use for the time of one operation lies in the same place. */
-static void shared_layout(struct dry_cuda *c, struct dry_carve *k)
+static int64_t widest_input(const struct dry_arch *a)
 {
-    const struct dry_arch *a = c->arch;
-    const struct dry_limits *l = &c->limits;
-    int64_t widest = a->hidden > a->ffn ? a->hidden : a->ffn, q = a->heads * a->head_dim;
-    int drops = l->training && c->adapter && c->adapter->dropout > 0;
-    size_t first = k->used, most;
+    int64_t q = a->heads * a->head_dim, widest = a->hidden > a->ffn ? a->hidden : a->ffn;
 
-    widest = q > widest ? q : widest;
-    c->dropped = halves(k, drops ? l->tokens : 0, widest + c->pad);
-    most = k->used;
-    k->used = first;
-    c->logits = halves(k, c->chunk, dry_cuda_logits_pitch(c));
-    most = k->used > most ? k->used : most;
-    k->used = first;
-    c->attention_bytes = dry_cuda_attention_bytes(c);
-    c->attention_workspace = dry_carve(k, 1, (int64_t)c->attention_bytes, 1);
-    k->used = k->used > most ? k->used : most;
+    return q > widest ? q : widest;
 }
 
 static void workspace_layout(struct dry_cuda *c, struct dry_carve *k)
@@ -121,6 +110,7 @@ static void workspace_layout(struct dry_cuda *c, struct dry_carve *k)
     const struct dry_arch *a = c->arch;
     const struct dry_limits *l = &c->limits;
     int64_t half = a->head_dim / 2;
+    int drops = l->training && c->adapter && c->adapter->dropout > 0;
 
     batch_layout(c, k);
     c->cosine = floats(k, l->longest, half);
@@ -133,9 +123,19 @@ static void workspace_layout(struct dry_cuda *c, struct dry_carve *k)
     c->inverse = l->training && c->adapter ? floats(k, 2 * a->layers, l->tokens) : NULL;
     c->reduce_bytes = dry_cuda_reduce_bytes(c);
     c->reduce = dry_carve(k, 1, (int64_t)c->reduce_bytes, 1);
-    shared_layout(c, k);
+    c->dropped = drops ? halves(k, l->tokens, widest_input(a) + c->pad) : NULL;
     c->gemm_bytes = GEMM_BYTES;
     c->gemm_workspace = dry_carve(k, 1, (int64_t)c->gemm_bytes, 1);
+}
+
+void dry_cuda_scratch(struct dry_cuda *c, struct dry_scratch *scratch)
+{
+    struct dry_carve k = {.alignment = ALIGNMENT};
+
+    c->chunk = chunk_rows(c);
+    (void)halves(&k, c->chunk, dry_cuda_logits_pitch(c));
+    scratch->loss = k.used;
+    scratch->attention = dry_cuda_attention_bytes(c);
 }
 
 enum dry_status dry_cuda_layout(struct dry_cuda *c, size_t *weights, size_t *state, size_t *workspace)

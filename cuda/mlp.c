@@ -14,7 +14,6 @@
 #include "cuda/linear.h"
 
 #include "cuda/elementwise.h"
-#include "cuda/swiglu.h"
 
 #include <assert.h>
 
@@ -127,7 +126,8 @@ static enum dry_status fused_backward(const struct dry_cuda_group *down, const s
     const struct dry_cuda_member *d = &down->member[0], *gate = &g->member[0], *up = &g->member[1];
     int d_first = dry_cuda_group_unit_first(down, d, 1), gate_first = dry_cuda_group_unit_first(g, gate, 1),
         up_first = dry_cuda_group_unit_first(g, up, 1);
-    int columns = c->linear->swiglu_columns, slices = (down->in + columns - 1) / columns;
+    const struct dry_cuda_swiglu_plan *p = &c->linear->swiglu;
+    int columns = p->columns, slices = (down->in + columns - 1) / columns;
     const dry_bf16 *b = g->weight + g->in;
     struct dry_cuda_swiglu_back j = {.gate_up = gate_up,
                                      .d_act = d_act,
@@ -160,7 +160,8 @@ static enum dry_status fused_backward(const struct dry_cuda_group *down, const s
                                   .pitch = g->y_pitch};
     enum dry_status status;
 
-    j.chunk = dry_cuda_thin_chunk(g->tokens, DRY_SWIGLU_ROWS, slices, c->sms, FIXED_STEPS);
+    j.chunk = dry_cuda_thin_chunk(g->tokens, DRY_SWIGLU_ROWS, slices,
+                                  (int64_t)c->sms * (p->resident > 0 ? p->resident : 1), FIXED_STEPS);
     for (int i = 0; i < 2; i++) {
         const struct dry_cuda_member *m = &g->member[i];
         if (m->rank)
@@ -171,7 +172,7 @@ static enum dry_status fused_backward(const struct dry_cuda_group *down, const s
                                                          .slices = slices,
                                                          .scale = m->scale};
     }
-    status = dry_cuda_check(c, dry_cuda_swiglu_fused_launch(&j, columns, c->stream), "SwiGLU's backward");
+    status = dry_cuda_check(c, dry_cuda_swiglu_fused_launch(&j, p, c->stream), "SwiGLU's backward");
     return status ? status : dry_cuda_check(c, dry_cuda_skinny_finish_launch(&f, c->stream), "dy B's sum");
 }
 
@@ -209,7 +210,7 @@ enum dry_status dry_cuda_mlp_backward(struct dry_backend *b, int64_t layer, cons
     status = dry_cuda_group_input(&down, m->dy, m->act);
     if (status)
         return status;
-    if (g.ranks && fits(&g) && fits(&down) && c->linear->swiglu_columns)
+    if (g.ranks && fits(&g) && fits(&down) && c->linear->swiglu.columns)
         status = fused_backward(&down, &g, m->dy, m->gate_up, m->act);
     else
         status = pieces_backward(&down, &g, m->dy, m->gate_up, m->act);

@@ -44,10 +44,10 @@ static __device__ __forceinline__ void multiply_columns(float d[2][4], uint4 low
 
 /* ---- forward */
 
-enum {
-    FORWARD_WARPS = 8,
-    FORWARD_SPANS = 2 /* of a warp in a step */
-};
+/* A warp's step is 16 rows of 128 columns, loaded and stored two rows at a time, so that each warp touches
+ * 256 bytes of a row and a block 2 KiB; memory is slower with less. The rows change lanes in shared memory,
+ * where a row is 64 bytes longer, so that eight lanes of two rows hit all banks. */
+enum { FORWARD_WARPS = 8, FORWARD_COLUMNS = 128, FORWARD_PITCH = FORWARD_COLUMNS / 8 + 4 /* vectors */ };
 
 static __device__ __forceinline__ uint4 swiglu_eight(uint4 gate, uint4 up)
 {
@@ -59,45 +59,56 @@ static __device__ __forceinline__ uint4 swiglu_eight(uint4 gate, uint4 up)
     return dry_cuda_pack(g);
 }
 
+/* Eight of the step's rows, from `row` on: the lane has vector lane % 16 of every other one. */
+static __device__ __forceinline__ void swiglu_rows(const dry_cuda_swiglu_job &j, int row, int column,
+                                                   bool inside, uint4 *tile)
+{
+    int lane = threadIdx.x % 32;
+    uint4 gate[4], up[4];
+
+    row += lane / 16;
+    tile += lane / 16 * FORWARD_PITCH + lane % 16;
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        const dry_bf16 *from = j.gate_up + (row + 2 * i) * j.x_pitch + column;
+        gate[i] = load16(from, inside && row + 2 * i < j.useful);
+        up[i] = load16(from + j.width, inside && row + 2 * i < j.useful);
+    }
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        uint4 act = swiglu_eight(gate[i], up[i]);
+        tile[2 * i * FORWARD_PITCH] = act;
+        if (inside && row + 2 * i < j.tokens)
+            *reinterpret_cast<uint4 *>(j.act + (row + 2 * i) * j.y_pitch + column) = act;
+    }
+}
+
 /* A block has 16 rows and one slice of columns, which its warps walk through side by side. */
 __global__ static void __launch_bounds__(FORWARD_WARPS * 32, 3)
     swiglu_kernel(const __grid_constant__ dry_cuda_swiglu_job j, int columns)
 {
-    __shared__ float sums[FORWARD_WARPS][ROWS][UNIT + 4];
-    int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-    int row = (int)blockIdx.y * ROWS + g, end = min(((int)blockIdx.x + 1) * columns, j.width);
-    const dry_bf16 *from[2] = {j.gate_up + row * j.x_pitch, j.gate_up + (row + 8) * j.x_pitch};
-    dry_bf16 *to[2] = {j.act + row * j.y_pitch, j.act + (row + 8) * j.y_pitch};
-    const dry_bf16 *a[2] = {j.a + g * j.a_pitch, j.a + (g + 8) * j.a_pitch};
+    __shared__ uint4 tiles[FORWARD_WARPS][ROWS][FORWARD_PITCH];
+    float(*sums)[ROWS][UNIT + 4] = (float(*)[ROWS][UNIT + 4]) & tiles[0][0][0]; /* after the last step */
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+    int row = (int)blockIdx.y * ROWS, end = min(((int)blockIdx.x + 1) * columns, j.width);
     float d[2][4] = {};
 
-    for (int first = (int)blockIdx.x * columns + warp * SPAN * FORWARD_SPANS; first < end;
-         first += FORWARD_WARPS * SPAN * FORWARD_SPANS) {
-        uint4 gate[FORWARD_SPANS][2], up[FORWARD_SPANS][2], n[FORWARD_SPANS][2];
+    for (int first = (int)blockIdx.x * columns + warp * FORWARD_COLUMNS; first < end;
+         first += FORWARD_WARPS * FORWARD_COLUMNS) {
+        int column = first + lane % 16 * 8;
+        swiglu_rows(j, row, column, column < end, &tiles[warp][0][0]);
+        swiglu_rows(j, row + 8, column, column < end, &tiles[warp][8][0]);
+        __syncwarp();
 #pragma unroll
-        for (int s = 0; s < FORWARD_SPANS; s++) {
+        for (int s = 0; s < FORWARD_COLUMNS / SPAN; s++) {
             int k = first + s * SPAN + t * 8;
-#pragma unroll
-            for (int r = 0; r < 2; r++) {
-                bool inside = k < end && row + 8 * r < j.useful;
-                gate[s][r] = load16(from[r] + k, inside);
-                up[s][r] = load16(from[r] + j.width + k, inside);
-                n[s][r] = load16(a[r] + k, k < end);
-            }
+            const dry_bf16 *a = j.a + g * j.a_pitch + k;
+            multiply_columns(d, tiles[warp][g][4 * s + t], tiles[warp][g + 8][4 * s + t], load16(a, k < end),
+                             load16(a + 8 * j.a_pitch, k < end));
         }
-#pragma unroll
-        for (int s = 0; s < FORWARD_SPANS; s++) {
-            int k = first + s * SPAN + t * 8;
-            uint4 act[2];
-#pragma unroll
-            for (int r = 0; r < 2; r++) {
-                act[r] = swiglu_eight(gate[s][r], up[s][r]);
-                if (k < end && row + 8 * r < j.tokens)
-                    *reinterpret_cast<uint4 *>(to[r] + k) = act[r];
-            }
-            multiply_columns(d, act[0], act[1], n[s][0], n[s][1]);
-        }
+        __syncwarp();
     }
+    __syncthreads();
 #pragma unroll
     for (int i = 0; i < 2; i++) {
         *reinterpret_cast<float2 *>(&sums[warp][g][8 * i + 2 * t]) = make_float2(d[i][0], d[i][1]);
@@ -113,10 +124,11 @@ __global__ static void __launch_bounds__(FORWARD_WARPS * 32, 3)
         j.partial[((int64_t)blockIdx.x * j.tokens + (int)blockIdx.y * ROWS + r) * UNIT + c] = sum;
 }
 static_assert(FORWARD_WARPS * 32 == ROWS * UNIT, "a thread for each sum");
+static_assert((UNIT + 4) * 4 <= FORWARD_PITCH * 16, "the sums fit into the tiles");
 
 cudaError_t dry_cuda_swiglu_launch(const struct dry_cuda_swiglu_job *j, cudaStream_t stream)
 {
-    const int step = FORWARD_WARPS * SPAN * FORWARD_SPANS;
+    const int step = FORWARD_WARPS * FORWARD_COLUMNS;
     int columns = ((j->width + j->slices - 1) / j->slices + step - 1) / step * step;
     dim3 grid((unsigned)j->slices, (unsigned)((j->tokens + ROWS - 1) / ROWS));
 
@@ -126,19 +138,21 @@ cudaError_t dry_cuda_swiglu_launch(const struct dry_cuda_swiglu_job *j, cudaStre
 
 /* ---- backward */
 
+enum { BACKWARD_WARPS = 8 };
+
 enum {
     PARTS = 3,
     THIN_PITCH = UNIT + 8
 }; /* act, d_gate, d_up, and the thin matrix that each is multiplied with */
 
 /* A block has one slice of columns, 32 for each warp, and goes down its rows in steps of 16. */
-template <int WARPS, int STAGES> struct sizes {
-    static constexpr int threads = WARPS * 32, columns = WARPS * SPAN;
+template <int STAGES> struct sizes {
+    static constexpr int threads = BACKWARD_WARPS * 32, columns = BACKWARD_WARPS * SPAN;
     static constexpr int vectors = 6; /* of a lane in a step: gate, up, d_act of two rows */
     static constexpr int ring = STAGES * vectors * threads;         /* vectors */
     static constexpr int matrix = 4 * threads;                      /* vectors: each lane's part of B */
     static constexpr int thin = STAGES * PARTS * ROWS * THIN_PITCH; /* elements of u, v */
-    static constexpr int sum_pitch = 2 * UNIT + 8, sums = WARPS * ROWS * sum_pitch; /* floats */
+    static constexpr int sum_pitch = 2 * UNIT + 4, sums = BACKWARD_WARPS * ROWS * sum_pitch; /* floats */
     static constexpr int bytes = (ring + matrix) * 16 + thin * 2 + sums * 4;
 };
 
@@ -242,7 +256,7 @@ static __device__ __forceinline__ uint4 gradient_eight(uint4 *gate, uint4 *up, u
 }
 
 /* The warps' sums in order, to the slice's partial products of both members. */
-template <int WARPS, class K>
+template <class K>
 static __device__ __forceinline__ void partial_store(const dry_cuda_swiglu_back &j, int row,
                                                      const float *sums)
 {
@@ -251,7 +265,7 @@ static __device__ __forceinline__ void partial_store(const dry_cuda_swiglu_back 
         int r = i / (2 * UNIT), n = i % (2 * UNIT);
         float sum = 0;
 #pragma unroll
-        for (int w = 0; w < WARPS; w++)
+        for (int w = 0; w < BACKWARD_WARPS; w++)
             sum += sums[(w * ROWS + r) * K::sum_pitch + n];
         if (row + r < j.useful)
             j.partial[(((int64_t)(n / UNIT) * j.slices + blockIdx.x) * j.tokens + row + r) * UNIT +
@@ -259,11 +273,11 @@ static __device__ __forceinline__ void partial_store(const dry_cuda_swiglu_back 
     }
 }
 
-template <int WARPS, int STAGES>
-__global__ static void __launch_bounds__(WARPS * 32, 1)
+template <int STAGES>
+__global__ static void __launch_bounds__(sizes<STAGES>::threads, STAGES > 2 ? 2 : 1)
     swiglu_fused_kernel(const __grid_constant__ dry_cuda_swiglu_back j)
 {
-    using K = sizes<WARPS, STAGES>;
+    using K = sizes<STAGES>;
     extern __shared__ __align__(128) unsigned char memory[];
     uint4 *ring = (uint4 *)memory, *matrix = ring + K::ring;
     float *sums = (float *)(matrix + K::matrix);
@@ -327,7 +341,7 @@ __global__ static void __launch_bounds__(WARPS * 32, 1)
         load4_transposed(b, tile_down(rows + 2 * ROWS * THIN_PITCH, THIN_PITCH));
         multiply_rows(d_up, up[0], up[1], b);
         __syncthreads();
-        partial_store<WARPS, K>(j, row, sums);
+        partial_store<K>(j, row, sums);
     }
     int64_t flags = tiles_add(j.down, j.sums, 1, j.width, first, j.width, d_a);
     flags |= tiles_add(j.gate, j.sums, j.gate.rank, 1, first, j.width, d_gate);
@@ -335,42 +349,42 @@ __global__ static void __launch_bounds__(WARPS * 32, 1)
     dry_cuda_flag(j.words, flags);
 }
 
-/* The wide one needs 223 KiB of shared memory, the narrow one 87. */
-enum { WIDE_WARPS = 16, WIDE_STAGES = 3, NARROW_WARPS = 8, NARROW_STAGES = 2 };
-typedef sizes<WIDE_WARPS, WIDE_STAGES> wide;
-typedef sizes<NARROW_WARPS, NARROW_STAGES> narrow;
+/* With three stages a block has 113 KiB of shared memory, so that two run side by side on Hopper and one
+ * works while the other waits; with two stages 87 KiB. */
+enum { DEEP = 3, SHALLOW = 2 };
 
-cudaError_t dry_cuda_swiglu_setup(int *columns)
+cudaError_t dry_cuda_swiglu_setup(struct dry_cuda_swiglu_plan *p)
 {
+    const int bytes[] = {sizes<DEEP>::bytes, sizes<SHALLOW>::bytes};
+    void (*const kernel[])(const dry_cuda_swiglu_back) = {swiglu_fused_kernel<DEEP>,
+                                                          swiglu_fused_kernel<SHALLOW>};
     int device, most = 0;
     cudaError_t e = cudaGetDevice(&device);
 
-    *columns = 0;
+    *p = {0, 0, 0};
     if (e == cudaSuccess)
         e = cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
-    if (e != cudaSuccess)
-        return e;
-    if (wide::bytes <= most) {
-        *columns = wide::columns;
-        return cudaFuncSetAttribute(swiglu_fused_kernel<WIDE_WARPS, WIDE_STAGES>,
-                                    cudaFuncAttributeMaxDynamicSharedMemorySize, wide::bytes);
+    for (int i = 0; i < 2 && e == cudaSuccess; i++) {
+        if (bytes[i] > most)
+            continue;
+        e = cudaFuncSetAttribute(kernel[i], cudaFuncAttributeMaxDynamicSharedMemorySize, bytes[i]);
+        if (e == cudaSuccess)
+            e = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&p->resident, kernel[i], sizes<DEEP>::threads,
+                                                              (size_t)bytes[i]);
+        *p = {i ? SHALLOW : DEEP, sizes<DEEP>::columns, p->resident};
+        break;
     }
-    if (narrow::bytes > most)
-        return cudaSuccess;
-    *columns = narrow::columns;
-    return cudaFuncSetAttribute(swiglu_fused_kernel<NARROW_WARPS, NARROW_STAGES>,
-                                cudaFuncAttributeMaxDynamicSharedMemorySize, narrow::bytes);
+    return e;
 }
 
-cudaError_t dry_cuda_swiglu_fused_launch(const struct dry_cuda_swiglu_back *j, int columns,
-                                         cudaStream_t stream)
+cudaError_t dry_cuda_swiglu_fused_launch(const struct dry_cuda_swiglu_back *j,
+                                         const struct dry_cuda_swiglu_plan *p, cudaStream_t stream)
 {
     dim3 grid((unsigned)j->slices, (unsigned)((j->tokens + j->chunk - 1) / j->chunk));
 
-    if (columns == wide::columns)
-        swiglu_fused_kernel<WIDE_WARPS, WIDE_STAGES><<<grid, wide::threads, wide::bytes, stream>>>(*j);
+    if (p->stages == DEEP)
+        swiglu_fused_kernel<DEEP><<<grid, sizes<DEEP>::threads, sizes<DEEP>::bytes, stream>>>(*j);
     else
-        swiglu_fused_kernel<NARROW_WARPS, NARROW_STAGES>
-            <<<grid, narrow::threads, narrow::bytes, stream>>>(*j);
+        swiglu_fused_kernel<SHALLOW><<<grid, sizes<SHALLOW>::threads, sizes<SHALLOW>::bytes, stream>>>(*j);
     return cudaGetLastError();
 }

@@ -44,13 +44,16 @@ struct dry_cuda_swiglu_back {
     int64_t *sums, *words;
 };
 enum { DRY_SWIGLU_ROWS = 16 };
-/* The columns of a slice on this device; 0: its shared memory is too small. Once per device, before the first
- * launch. */
-cudaError_t dry_cuda_swiglu_setup(int *columns);
+/* What fits on this device: stages of the ring in shared memory, columns of a slice (0: its shared memory is
+ * too small), blocks at work on a multiprocessor. Once per device, before the first launch. */
+struct dry_cuda_swiglu_plan {
+    int stages, columns, resident;
+};
+cudaError_t dry_cuda_swiglu_setup(struct dry_cuda_swiglu_plan *p);
 /* 10 F bytes a row; partial products 128 F / columns a row, written and read; gradients 8 (3 F 16) a chunk.
  */
-cudaError_t dry_cuda_swiglu_fused_launch(const struct dry_cuda_swiglu_back *j, int columns,
-                                         cudaStream_t stream);
+cudaError_t dry_cuda_swiglu_fused_launch(const struct dry_cuda_swiglu_back *j,
+                                         const struct dry_cuda_swiglu_plan *p, cudaStream_t stream);
 
 #ifdef __cplusplus
 }

@@ -85,7 +85,8 @@ static void add_layer(struct parts *p, const struct dry_cuda *c, int64_t l)
 static void add_all(struct parts *p, const struct dry_cuda *c)
 {
     p->count = 0;
-    add(p, c->base->embed, c->embed, c->arch->hidden);
+    if (c->embed)
+        add(p, c->base->embed, c->embed, c->arch->hidden);
     if (c->head != c->embed)
         add(p, c->base->head, c->head, c->arch->hidden);
     add_vector(p, c->base->norm, c->norm);

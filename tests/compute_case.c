@@ -88,14 +88,23 @@ static int make_adapter(struct test_case *c)
 static int make_backend(struct test_case *c)
 {
     struct dry_backend_options options = {.seed = 99};
+    struct dry_scratch scratch;
+    size_t weights, state, workspace, most;
     void *arena;
 
+    if (c->ops->footprint(c->base, c->adapter, &c->limits, &weights, &state, &workspace, &scratch))
+        return -1;
+    most = scratch.attention > scratch.loss ? scratch.attention : scratch.loss;
+    most = (most + 255) / 256 * 256;
+    c->arena_bytes += most;
     if (c->ops->create(&options, &c->backend) || c->ops->load(c->backend, c->base, c->adapter, &c->limits) ||
         c->ops->arena(c->backend, c->arena_bytes, &arena) ||
         c->ops->state_set(c->backend, c->values, NULL, NULL) || c->ops->batch(c->backend, &c->batch, 1) ||
         c->ops->sums_clear(c->backend))
         return -1;
     c->arena = arena;
+    c->scratch = arena;
+    c->arena_used = most;
     c->reference = (struct reference){.base = c->base,
                                       .arch = &c->base->arch,
                                       .adapter = c->adapter,

@@ -34,7 +34,8 @@ struct test_case {
     const struct dry_backend_ops *ops;
     struct dry_backend *backend;
     struct dry_limits limits;
-    char *arena; /* of the backend */
+    char *arena;   /* of the backend */
+    void *scratch; /* in it: what attention and loss are lent */
     size_t arena_bytes, arena_used;
     float *values; /* the adapter's, host */
     struct reference reference;

@@ -82,10 +82,10 @@ static void everything(struct test_case *c, char hex[DRY_HASH_HEX])
     }
     void *qkv = random_rows(c, 4, q + 2 * k), *raw = case_buffer(c, q + k), *o = case_buffer(c, q);
     void *lse = case_buffer(c, a->heads), *dqkv = case_buffer(c, q + 2 * k);
-    ops->attention_forward(b, 0, qkv, raw, o, lse);
+    ops->attention_forward(b, 0, qkv, raw, o, lse, NULL);
     add(c, h, o, q);
     add(c, h, lse, a->heads);
-    ops->attention_backward(b, 0, qkv, raw, o, lse, random_rows(c, 5, q), dqkv);
+    ops->attention_backward(b, 0, qkv, raw, o, lse, random_rows(c, 5, q), dqkv, NULL);
     add(c, h, dqkv, q + 2 * k);
     void *gate_up = random_rows(c, 6, 2 * ffn), *act = case_buffer(c, ffn), *dy = random_rows(c, 7, hidden);
     ops->mlp_forward(b, 0, gate_up, x, act, y);
@@ -101,7 +101,7 @@ static void everything(struct test_case *c, char hex[DRY_HASH_HEX])
     ops->mlp_backward(b, 0, &mlp);
     add(c, h, gate_up, 2 * ffn);
     add(c, h, mlp.dx, hidden);
-    ops->loss(b, x, dx);
+    ops->loss(b, x, dx, NULL);
     add(c, h, dx, hidden);
     ops->sums_block(b, &block, &count);
     dry_hash_add(h, block, count * sizeof *block);
@@ -146,6 +146,7 @@ static void test_footprint(int training, int adapted)
 {
     struct test_case c;
     size_t weights, state, workspace, before, after;
+    struct dry_scratch scratch;
     struct dry_backend_options options = {.seed = 1};
     struct dry_backend *b;
 
@@ -154,7 +155,7 @@ static void test_footprint(int training, int adapted)
     struct dry_limits limits = c.limits;
     limits.training = training;
     const struct dry_adapter *adapter = adapted ? c.adapter : NULL;
-    c.ops->footprint(c.base, adapter, &limits, &weights, &state, &workspace);
+    c.ops->footprint(c.base, adapter, &limits, &weights, &state, &workspace, &scratch);
     c.ops->create(&options, &b);
     before = allocated();
     c.ops->load(b, c.base, adapter, &limits);
@@ -200,7 +201,7 @@ static void test_flags(void)
     int64_t hidden = c.base->arch.hidden, out = dry_group_out(&c.base->arch, DRY_GROUP_QKV);
     float *x = random_rows(&c, 1, hidden), *dy = random_rows(&c, 2, out);
     tap_equal(step(&c), DRY_ERR_NUMERIC, "no supervised token: no step");
-    c.ops->loss(c.backend, x, NULL);
+    c.ops->loss(c.backend, x, NULL, NULL);
     c.ops->linear_backward(c.backend, 0, DRY_GROUP_QKV, x, dy, NULL);
     tap_equal(flags(&c), 0, "sane gradients raise no flag, whatever padding holds");
     dy[3] = NAN;
@@ -208,7 +209,7 @@ static void test_flags(void)
     tap_equal(flags(&c), DRY_FLAG_NOT_FINITE, "not-a-number in a gradient raises its flag");
     tap_equal(step(&c), DRY_ERR_NUMERIC, "and stops the step");
     c.ops->sums_clear(c.backend);
-    c.ops->loss(c.backend, x, NULL);
+    c.ops->loss(c.backend, x, NULL, NULL);
     dy[3] = 1e7f;
     c.ops->linear_backward(c.backend, 0, DRY_GROUP_QKV, x, dy, NULL);
     tap_equal(flags(&c), DRY_FLAG_RANGE, "a gradient of 10^7 raises the range's flag");
@@ -224,7 +225,7 @@ static void test_flags(void)
     c.ops->sums_clear(c.backend);
     for (int64_t i = 0; i < c.batch.useful * hidden; i++)
         x[i] = NAN;
-    c.ops->loss(c.backend, x, NULL);
+    c.ops->loss(c.backend, x, NULL, NULL);
     tap_equal(flags(&c), DRY_FLAG_NOT_FINITE, "a loss that is not a number raises its flag");
     case_close(&c);
 }

@@ -428,7 +428,7 @@ static void test_attention(struct test_case *c)
     void *qkv = case_upload(c, t.x, t.in), *d_o = case_upload(c, t.w, q), *o = case_buffer(c, q);
     void *raw = case_buffer(c, q + k), *sums = case_buffer(c, a->heads * 4);
     void *dqkv = case_buffer(c, t.in);
-    c->ops->attention_forward(c->backend, t.layer, qkv, a->qk_norm ? raw : NULL, o, sums);
+    c->ops->attention_forward(c->backend, t.layer, qkv, a->qk_norm ? raw : NULL, o, sums, c->scratch);
     reference_attention(&c->reference, t.layer, t.x, rotated, t.y, lse);
     check_output(c, o, t.y, q, "attention");
     float *got = case_download(c, qkv, t.in);
@@ -436,7 +436,8 @@ static void test_attention(struct test_case *c)
         got[i] = 0; /* the input's padding may stay */
     check(c, difference(c, got, rotated, t.in), c->tolerance, "rotated q and k");
     free(got);
-    c->ops->attention_backward(c->backend, t.layer, qkv, a->qk_norm ? raw : NULL, o, sums, d_o, dqkv);
+    c->ops->attention_backward(c->backend, t.layer, qkv, a->qk_norm ? raw : NULL, o, sums, d_o, dqkv,
+                               c->scratch);
     check_gradient(c, attention_value, &t, dqkv, "attention's gradient");
     free(lse);
     free(rotated);
@@ -549,8 +550,8 @@ static void test_loss(struct test_case *c)
     void *x = case_upload(c, t.x, hidden), *dx = case_buffer(c, hidden);
     double want = loss_value(c, &t);
     c->ops->sums_clear(c->backend);
-    c->ops->loss(c->backend, x, NULL);
-    c->ops->loss(c->backend, x, dx);
+    c->ops->loss(c->backend, x, NULL, c->scratch);
+    c->ops->loss(c->backend, x, dx, c->scratch);
     c->ops->sums_read(c->backend, words);
     double got = ldexp((double)words[DRY_SUM_LOSS], -DRY_LOSS_BITS) / 2;
     check(c, fabs(got - want) / fabs(want), c->tolerance, "loss, with and without gradient");
@@ -586,7 +587,7 @@ static void test_adamw(struct test_case *c)
             .rate = 1e-2, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8, .decay = 0.1, .step = step};
         o.max_norm = step == 2 ? 0 : 0.05;
         c->ops->sums_clear(c->backend);
-        c->ops->loss(c->backend, in, NULL);
+        c->ops->loss(c->backend, in, NULL, c->scratch);
         c->ops->linear_forward(c->backend, 0, DRY_GROUP_QKV, in, NULL, y);
         c->ops->linear_backward(c->backend, 0, DRY_GROUP_QKV, in, dy, NULL);
         c->ops->gradient_get(c->backend, g);

@@ -60,6 +60,8 @@ struct device {
 
 static struct dry_arch arch;
 static struct dry_cuda c;
+static void *scratch; /* lent to each call */
+static size_t scratch_bytes;
 static struct dry_cuda_layer layer;
 
 static void must(int good, const char *what)
@@ -272,8 +274,8 @@ static void backend_open(const struct shape *s, const struct host *h)
     free(one);
     c.position = device_memory((size_t)h->tokens * sizeof *c.position, 0);
     c.offset = on_device(h->offset, sizeof h->offset);
-    c.attention_bytes = dry_cuda_attention_bytes(&c);
-    c.attention_workspace = device_memory(c.attention_bytes, 0xff);
+    scratch_bytes = dry_cuda_attention_bytes(&c);
+    scratch = device_memory(scratch_bytes, 0xff);
     must(!dry_cuda_attention_create(&c), "attention");
     words = calloc((size_t)dry_cuda_attention_words(&c) + 1, sizeof *words);
     must(words && !dry_cuda_attention_batch(&c, &batch, words), "the groups");
@@ -291,7 +293,7 @@ static void backend_close(void)
     cudaFree(c.position);
     cudaFree(c.offset);
     cudaFree(c.sequences);
-    cudaFree(c.attention_workspace);
+    cudaFree(scratch);
     cudaStreamDestroy(c.stream);
 }
 
@@ -315,8 +317,8 @@ static void device_free(struct device *d)
 
 static int run(struct device *d)
 {
-    return dry_cuda_attention_forward(&c.backend, 0, d->qkv, NULL, d->o, d->lse) ||
-           dry_cuda_attention_backward(&c.backend, 0, d->qkv, NULL, d->o, d->lse, d->d_o, d->dqkv) ||
+    return dry_cuda_attention_forward(&c.backend, 0, d->qkv, NULL, d->o, d->lse, scratch) ||
+           dry_cuda_attention_backward(&c.backend, 0, d->qkv, NULL, d->o, d->lse, d->d_o, d->dqkv, scratch) ||
            dry_cuda_check(&c, cudaStreamSynchronize(c.stream), "attention");
 }
 
@@ -330,7 +332,7 @@ static void compare(const struct shape *s, struct host *h, struct device *d, con
 
     for (int i = 0; i < REPEATS; i++) {
         cudaMemset(d->dqkv, 0xff, (size_t)(h->tokens * (h->qkv + c.pad)) * sizeof *d->dqkv);
-        cudaMemset(c.attention_workspace, 0xff, c.attention_bytes);
+        cudaMemset(scratch, 0xff, scratch_bytes);
         cudaDeviceSynchronize();
         if (!tap_ok(!run(d), "%s, %s: runs", s->name, by))
             exit(tap_done());
@@ -416,9 +418,9 @@ static double milliseconds(struct device *d, int backward)
         if (i == 0)
             cudaEventRecord(from, c.stream);
         if (backward)
-            dry_cuda_attention_backward(&c.backend, 0, d->qkv, NULL, d->o, d->lse, d->d_o, d->dqkv);
+            dry_cuda_attention_backward(&c.backend, 0, d->qkv, NULL, d->o, d->lse, d->d_o, d->dqkv, scratch);
         else
-            dry_cuda_attention_forward(&c.backend, 0, d->qkv, NULL, d->o, d->lse);
+            dry_cuda_attention_forward(&c.backend, 0, d->qkv, NULL, d->o, d->lse, scratch);
     }
     cudaEventRecord(to, c.stream);
     cudaEventSynchronize(to);
@@ -447,7 +449,7 @@ static void time_one(const char *name, const struct shape *s, const int64_t *len
     c.attention = fused;
     printf("# %-28s %-14s forward %.3f ms, backward %.3f ms; own kernels %.3f, %.3f; workspace %.0f MiB\n",
            name, fused ? dry_cuda_fused_name(fused) : "own kernels", by[0][0], by[0][1], by[1][0], by[1][1],
-           (double)c.attention_bytes / 1048576);
+           (double)scratch_bytes / 1048576);
     device_free(&d);
     backend_close();
     host_free(&h);

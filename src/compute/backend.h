@@ -87,6 +87,13 @@ struct dry_mlp {
     void *dx;       /* [T, H] =; NULL: nothing below gate and up is adapted */
 };
 
+/* Bytes that an operation works in while it runs and that hold nothing before and after: the caller lends
+ * them, 256-byte aligned, from buffers that are not in use. */
+struct dry_scratch {
+    size_t attention; /* either way */
+    size_t loss;
+};
+
 struct dry_backend;
 
 /* Time that a device spent from one mark to the next. */
@@ -100,6 +107,10 @@ enum { DRY_DEVICE_ID = 16 };
 struct dry_backend_ops {
     const char *name; /* "cpu" */
     size_t act_bytes; /* bytes of one activation element */
+    /* Bytes of a device that its libraries take beside all that is asked for here (context, code); 0: none to
+     * speak of.
+     */
+    size_t library_bytes;
     /* How many devices this host has for the backend; NULL where there is nothing to choose (cpu). */
     int (*devices)(void);
     /* What tells a device from every other one of any host, and the bytes of its memory that can still be
@@ -113,10 +124,11 @@ struct dry_backend_ops {
     const char *(*describe)(struct dry_backend *b);
 
     /* Bytes that the backend keeps for weights, adapter state (masters, moments, sums) and its own workspace
-     * under these limits: exact, for the plan. `adapter` may be NULL (no adapter). */
+     * under these limits: exact, for the plan; and what operations are to be lent. `adapter` may be NULL (no
+     * adapter). */
     enum dry_status (*footprint)(const struct dry_base *base, const struct dry_adapter *adapter,
                                  const struct dry_limits *limits, size_t *weights, size_t *state,
-                                 size_t *workspace);
+                                 size_t *workspace, struct dry_scratch *scratch);
     /* Puts the base in place and allocates state and workspace. base and adapter are borrowed until destroy.
      */
     enum dry_status (*load)(struct dry_backend *b, const struct dry_base *base,
@@ -156,12 +168,12 @@ struct dry_backend_ops {
      * values before go to raw [T, Q + K] when raw is not NULL. Then causal attention inside each record,
      * scale 1/sqrt(D): o [T, Q] =, lse [T, Hq] float32 = log-sum-exp. */
     enum dry_status (*attention_forward)(struct dry_backend *b, int64_t layer, void *qkv, void *raw, void *o,
-                                         float *lse);
+                                         float *lse, void *scratch);
     /* dqkv [T, Q + 2K] = gradient with respect to the linear's output (before norm and rotation), from the
      * rotated qkv, raw (NULL without qk_norm), o, lse and d_o [T, Q]. */
     enum dry_status (*attention_backward)(struct dry_backend *b, int64_t layer, const void *qkv,
                                           const void *raw, const void *o, const float *lse, const void *d_o,
-                                          void *dqkv);
+                                          void *dqkv, void *scratch);
     /* linear_backward of the group whose input is the layer's norm n of x [T, H] (QKV; gate and up). normed
      * [T, H] holds the norm's output, or with again != 0 it is not kept, and normed is room for it. */
     enum dry_status (*normed_backward)(struct dry_backend *b, int64_t layer, enum dry_norm n, const void *x,
@@ -173,7 +185,7 @@ struct dry_backend_ops {
     enum dry_status (*mlp_backward)(struct dry_backend *b, int64_t layer, const struct dry_mlp *m);
     /* Final norm, head and -log p on the supervised rows of x [T, H], in chunks: sums of loss and tokens += ;
      * dx [T, H] = gradient of the sum (zero on other rows) unless NULL. */
-    enum dry_status (*loss)(struct dry_backend *b, const void *x, void *dx);
+    enum dry_status (*loss)(struct dry_backend *b, const void *x, void *dx, void *scratch);
 
     /* Sums: cleared; the block [parameters + DRY_SUMS] int64 that a communicator may add up in place (memory
      * of the backend's kind, all that was asked for done); read back into host memory (the three words only).
@@ -201,8 +213,8 @@ struct dry_backend_ops {
      * Both are NULL where a call returns when its work is done (cpu). */
     void (*mark)(struct dry_backend *b, int kind);
     /* After sync: the kinds since the marks were last read and the device's time from each to the next mark,
-     * of the last to the sync; at most `room`: what is over is added to the last ones of its kind. *count: how
-     * many. DEVICE when an event could not be noted. */
+     * of the last to the sync; at most `room`: what is over is added to the last ones of its kind. *count:
+     * how many. DEVICE when an event could not be noted. */
     enum dry_status (*marks)(struct dry_backend *b, struct dry_mark *mark, int room, int *count);
 };
 

@@ -38,9 +38,10 @@ enum slot {
     SLOT_N2,  /* [T, H] input of gate and up */
     SLOT_SHARED,
     SLOT_IN = SLOT_SHARED, /* [T, H] norm's output where it is not kept; in the end the last hidden state */
+    SLOT_DH,               /* [T, H] gradient of the residual stream */
     SLOT_WIDE,    /* [T, max(F, Q + 2K)] SwiGLU's output; in backward its gradient, or that of q k v */
-    SLOT_DH,      /* [T, H] gradient of the residual stream */
     SLOT_DNARROW, /* [T, max(H, Q)] gradient of a norm's output, or of the attention's */
+    SLOT_SPARE,   /* bytes that operations are to be lent and that no idle buffer has */
     SLOTS
 };
 
@@ -55,12 +56,13 @@ static const char *const slot_names[] = {
     [SLOT_N1] = "kept: norm, attention",
     [SLOT_N2] = "kept: norm, MLP",
     [SLOT_IN] = "scratch: norm, last hidden state",
-    [SLOT_WIDE] = "scratch: MLP, q k v",
     [SLOT_DH] = "gradient: residual stream",
+    [SLOT_WIDE] = "scratch: MLP, q k v",
     [SLOT_DNARROW] = "gradient: norm, attention",
+    [SLOT_SPARE] = "scratch: attention, loss",
 };
 _Static_assert(sizeof slot_names / sizeof *slot_names == SLOTS, "each slot has a name");
-_Static_assert(SLOTS + 3 <= DRY_LAYOUT_NAMES, "the layout has room for each slot");
+_Static_assert(SLOTS + 4 <= DRY_LAYOUT_NAMES, "the layout has room for each slot");
 
 static const char *const recompute_names[] = {
     [DRY_RECOMPUTE_NORMS] = "norms", [DRY_RECOMPUTE_NONE] = "none", [DRY_RECOMPUTE_FULL] = "full"};
@@ -73,6 +75,7 @@ struct slots {
     int64_t copies[SLOTS]; /* how many lie one behind the other */
     int64_t lowest;        /* layers below keep nothing: no adapter is there */
     enum dry_recompute recompute;
+    int lends_gate_up; /* attention works in the layer's gate and up, which come later or are done with */
     size_t arena;
 };
 
@@ -140,6 +143,18 @@ static void slot_widths(const struct dry_arch *a, int training, enum dry_recompu
     width[SLOT_WIDE] = training ? dry_larger(a->ffn, q + 2 * k) : a->ffn;
     width[SLOT_DH] = training ? a->hidden : 0;
     width[SLOT_DNARROW] = training ? dry_larger(a->hidden, q) : 0;
+    width[SLOT_SPARE] = 0;
+}
+
+/* What is to be lent beyond idle buffers. The loss head has all from SLOT_WIDE on, which lie one behind the
+ * other. */
+static size_t spare_bytes(struct slots *s, const struct dry_scratch *scratch)
+{
+    size_t idle = s->bytes[SLOT_WIDE] + s->bytes[SLOT_DNARROW];
+    size_t spare = scratch->loss > idle ? scratch->loss - idle : 0;
+
+    s->lends_gate_up = scratch->attention <= s->bytes[SLOT_GU];
+    return s->lends_gate_up || scratch->attention <= spare ? spare : scratch->attention;
 }
 
 /* One for each layer that keeps the slot, and one for the layers below. */
@@ -152,7 +167,7 @@ static int64_t copies_of(const struct slots *s, const struct dry_arch *a, int sl
 
 static enum dry_status lay_out(const struct dry_backend_ops *ops, const struct dry_arch *arch,
                                const struct dry_adapter *adapter, const struct dry_limits *limits,
-                               struct slots *s, enum dry_group *bottom)
+                               const struct dry_scratch *scratch, struct slots *s, enum dry_group *bottom)
 {
     int64_t width[SLOTS], pad = ops->row_pad(adapter);
     size_t end = 0;
@@ -168,6 +183,8 @@ static enum dry_status lay_out(const struct dry_backend_ops *ops, const struct d
         s->copies[i] = copies_of(s, arch, i);
         if (dry_mul_size((size_t)limits->tokens, (size_t)pitch, &bytes) ||
             dry_mul_size(bytes, element, &bytes) || dry_add_size(bytes, ALIGNMENT - 1, &bytes))
+            goto overflow;
+        if (i == SLOT_SPARE && dry_add_size(bytes, spare_bytes(s, scratch), &bytes))
             goto overflow;
         bytes -= bytes % ALIGNMENT;
         s->bytes[i] = bytes;
@@ -205,20 +222,23 @@ enum dry_status dry_engine_layout(const struct dry_backend_ops *ops, const struc
                                   struct dry_layout *layout)
 {
     size_t weights = 0, state = 0, workspace = 0;
+    struct dry_scratch scratch;
     struct dry_layout l = {.parts = 0};
     enum dry_group bottom = DRY_GROUP_QKV;
     enum dry_status status;
     struct slots s;
 
-    status = ops->footprint(base, adapter, limits, &weights, &state, &workspace);
+    status = ops->footprint(base, adapter, limits, &weights, &state, &workspace, &scratch);
     if (!status)
-        status = lay_out(ops, &base->arch, adapter, limits, &s, &bottom);
+        status = lay_out(ops, &base->arch, adapter, limits, &scratch, &s, &bottom);
     if (!status)
         status = add_part(&l, "base weights", weights, 0, 0);
     if (!status)
         status = add_part(&l, limits->training ? "adapter, moments, gradients" : "adapter", state, 0, 0);
     if (!status)
         status = add_part(&l, "workspace of operations", workspace, 0, 0);
+    if (!status)
+        status = add_part(&l, "the device's libraries", ops->library_bytes, 0, 0);
     for (int i = 0; i < SLOTS && !status; i++)
         status = add_part(&l, slot_names[i], s.bytes[i] * (size_t)s.copies[i], s.offset[i], 1);
     if (status)
@@ -233,6 +253,8 @@ enum dry_status dry_engine_create(struct dry_backend *backend, const struct dry_
                                   struct dry_engine **engine)
 {
     struct dry_engine *e = dry_alloc(1, sizeof *e, "the engine");
+    size_t weights, state, workspace;
+    struct dry_scratch scratch;
     enum dry_status status;
     void *arena = NULL;
 
@@ -243,7 +265,9 @@ enum dry_status dry_engine_create(struct dry_backend *backend, const struct dry_
     e->base = base;
     e->adapter = adapter;
     e->training = limits->training;
-    status = lay_out(backend->ops, &base->arch, adapter, limits, &e->slots, &e->bottom);
+    status = backend->ops->footprint(base, adapter, limits, &weights, &state, &workspace, &scratch);
+    if (!status)
+        status = lay_out(backend->ops, &base->arch, adapter, limits, &scratch, &e->slots, &e->bottom);
     if (!status)
         status = backend->ops->load(backend, base, adapter, limits);
     if (!status)
@@ -293,6 +317,12 @@ static void *input_at(const struct dry_engine *e, enum slot slot, int64_t layer)
     return at(e, e->slots.recompute == DRY_RECOMPUTE_NONE ? slot : SLOT_IN, layer);
 }
 
+/* What attention is lent. */
+static void *attention_scratch(const struct dry_engine *e, int64_t layer)
+{
+    return e->slots.lends_gate_up ? at(e, SLOT_GU, layer) : at(e, SLOT_SPARE, 0);
+}
+
 /* Where a layer's output goes: the next layer's input. */
 static void *output_of(const struct dry_engine *e, int64_t layer)
 {
@@ -316,7 +346,8 @@ static enum dry_status layer_begin(struct dry_engine *e, int64_t l)
 
     if ((status = ops->norm_forward(b, l, DRY_NORM_INPUT, x1, n1)) ||
         (status = ops->linear_forward(b, l, DRY_GROUP_QKV, n1, NULL, qkv)) ||
-        (status = ops->attention_forward(b, l, qkv, at(e, SLOT_RAW, l), o, at(e, SLOT_LSE, l))) ||
+        (status = ops->attention_forward(b, l, qkv, at(e, SLOT_RAW, l), o, at(e, SLOT_LSE, l),
+                                         attention_scratch(e, l))) ||
         (status = ops->linear_forward(b, l, DRY_GROUP_O, o, x1, x2)) ||
         (status = ops->norm_forward(b, l, DRY_NORM_POST, x2, n2)))
         return status;
@@ -358,8 +389,8 @@ static enum dry_status layer_backward(struct dry_engine *e, int64_t l)
         (status = ops->linear_backward(b, l, DRY_GROUP_O, o, dh, last == DRY_GROUP_O ? NULL : narrow)) ||
         last == DRY_GROUP_O)
         return status;
-    if ((status =
-             ops->attention_backward(b, l, qkv, at(e, SLOT_RAW, l), o, at(e, SLOT_LSE, l), narrow, wide)) ||
+    if ((status = ops->attention_backward(b, l, qkv, at(e, SLOT_RAW, l), o, at(e, SLOT_LSE, l), narrow, wide,
+                                          attention_scratch(e, l))) ||
         (status = ops->normed_backward(b, l, DRY_NORM_INPUT, x1, input_at(e, SLOT_N1, l), again, wide,
                                        last == DRY_GROUP_QKV ? NULL : narrow)) ||
         last == DRY_GROUP_QKV)
@@ -388,7 +419,7 @@ enum dry_status dry_engine_forward(struct dry_engine *e)
     }
     status = run_forward(e);
     if (!status)
-        status = e->backend->ops->loss(e->backend, at(e, SLOT_IN, 0), at(e, SLOT_DH, 0));
+        status = e->backend->ops->loss(e->backend, at(e, SLOT_IN, 0), at(e, SLOT_DH, 0), at(e, SLOT_WIDE, 0));
     return status;
 }
 
@@ -412,6 +443,6 @@ enum dry_status dry_engine_evaluate(struct dry_engine *e)
     enum dry_status status = run_forward(e);
 
     if (!status)
-        status = e->backend->ops->loss(e->backend, at(e, SLOT_IN, 0), NULL);
+        status = e->backend->ops->loss(e->backend, at(e, SLOT_IN, 0), NULL, at(e, SLOT_WIDE, 0));
     return status;
 }

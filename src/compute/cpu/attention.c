@@ -89,8 +89,9 @@ static void forward_block(struct dry_cpu *cpu, const struct head *h, int64_t fir
 }
 
 enum dry_status dry_cpu_attention_forward(struct dry_backend *b, int64_t layer, void *qkv, void *raw, void *o,
-                                          float *lse)
+                                          float *lse, void *scratch)
 {
+    (void)scratch;
     struct dry_cpu *cpu = dry_cpu_of(b);
     int64_t heads = cpu->arch->heads, dim = cpu->arch->head_dim, tasks = cpu->blocks * heads;
     float *out = o;
@@ -184,8 +185,9 @@ static void gather_keys(struct dry_cpu *cpu, float *dqkv)
 
 enum dry_status dry_cpu_attention_backward(struct dry_backend *b, int64_t layer, const void *qkv,
                                            const void *raw, const void *o, const float *lse, const void *d_o,
-                                           void *dqkv)
+                                           void *dqkv, void *scratch)
 {
+    (void)scratch;
     struct dry_cpu *cpu = dry_cpu_of(b);
     int64_t heads = cpu->arch->heads, dim = cpu->arch->head_dim, tasks = cpu->batch.records * heads;
     int64_t pitch = dry_group_out(cpu->arch, DRY_GROUP_QKV);

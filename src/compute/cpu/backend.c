@@ -53,8 +53,9 @@ static const char *cpu_describe(struct dry_backend *b)
 
 static enum dry_status cpu_footprint(const struct dry_base *base, const struct dry_adapter *adapter,
                                      const struct dry_limits *limits, size_t *weights, size_t *state,
-                                     size_t *workspace)
+                                     size_t *workspace, struct dry_scratch *scratch)
 {
+    *scratch = (struct dry_scratch){0, 0}; /* its own workspace has it */
     struct dry_cpu cpu = {.threads = omp_get_max_threads(),
                           .base = base,
                           .adapter = adapter,

@@ -151,16 +151,16 @@ enum dry_status dry_cpu_linear_forward(struct dry_backend *b, int64_t layer, enu
 enum dry_status dry_cpu_linear_backward(struct dry_backend *b, int64_t layer, enum dry_group g, const void *x,
                                         const void *dy, void *dx);
 enum dry_status dry_cpu_attention_forward(struct dry_backend *b, int64_t layer, void *qkv, void *raw, void *o,
-                                          float *lse);
+                                          float *lse, void *scratch);
 enum dry_status dry_cpu_attention_backward(struct dry_backend *b, int64_t layer, const void *qkv,
                                            const void *raw, const void *o, const float *lse, const void *d_o,
-                                           void *dqkv);
+                                           void *dqkv, void *scratch);
 enum dry_status dry_cpu_normed_backward(struct dry_backend *b, int64_t layer, enum dry_norm n, const void *x,
                                         void *normed, int again, const void *dy, void *dx);
 enum dry_status dry_cpu_mlp_forward(struct dry_backend *b, int64_t layer, const void *gate_up,
                                     const void *residual, void *act, void *y);
 enum dry_status dry_cpu_mlp_backward(struct dry_backend *b, int64_t layer, const struct dry_mlp *m);
-enum dry_status dry_cpu_loss(struct dry_backend *b, const void *x, void *dx);
+enum dry_status dry_cpu_loss(struct dry_backend *b, const void *x, void *dx, void *scratch);
 enum dry_status dry_cpu_sums_clear(struct dry_backend *b);
 enum dry_status dry_cpu_sums_block(struct dry_backend *b, int64_t **block, size_t *count);
 enum dry_status dry_cpu_sums_fetch(struct dry_backend *b, size_t first, int64_t **host, size_t *count);

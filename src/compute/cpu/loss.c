@@ -78,8 +78,9 @@ static void chunk_loss(struct dry_cpu *cpu, int64_t first, int64_t rows, const f
                                  dx + row[i] * hidden);
 }
 
-enum dry_status dry_cpu_loss(struct dry_backend *b, const void *x, void *dx)
+enum dry_status dry_cpu_loss(struct dry_backend *b, const void *x, void *dx, void *scratch)
 {
+    (void)scratch;
     struct dry_cpu *cpu = dry_cpu_of(b);
 
     if (dx)
