@@ -172,12 +172,14 @@ static const char *loss_text(double loss, char text[32])
 
 static void print_row(FILE *out, const struct dry_sweep_run *run, const struct row *r, int width, int best)
 {
-    char steps[48] = "-", loss[32], validation[32], lowest[32];
+    char ranks[16] = "-", steps[48] = "-", loss[32], validation[32], lowest[32];
 
-    if (r->ranks > 0)
+    if (r->ranks > 0) {
+        snprintf(ranks, sizeof ranks, "%d", r->ranks);
         snprintf(steps, sizeof steps, "%lld/%lld", (long long)r->step, (long long)r->steps);
-    fprintf(out, "%c %-*s %6d %11s %9s %11s %9s %10s %13s  %-16s %s\n", best ? '*' : ' ', width, run->name,
-            r->ranks, steps, loss_text(r->loss, loss), loss_text(r->validation, validation),
+    }
+    fprintf(out, "%c %-*s %6s %11s %9s %11s %9s %10s %13s  %-16s %s\n", best ? '*' : ' ', width, run->name,
+            ranks, steps, loss_text(r->loss, loss), loss_text(r->validation, validation),
             loss_text(r->best, lowest), isfinite(r->rate) ? dry_words_real(r->rate).text : "-",
             isfinite(r->seconds) ? dry_words_seconds(r->seconds).text : "-", r->outcome, run->differs);
 }
