@@ -232,12 +232,14 @@ static void release(struct dry_scale *s)
     dry_free(s);
 }
 
-/* Collective. A run that fails on its own does not end the others; when all have failed, the last one's
- * status is that of the command. */
-static enum dry_status run_all(struct dry_scale *s)
+/* Collective. A run that fails on its own does not end the others; *worst is then the command's status all
+ * the same. */
+static enum dry_status run_all(struct dry_scale *s, enum dry_status *worst)
 {
-    enum dry_status last = DRY_OK, status;
+    enum dry_status status;
     int good = 0;
+
+    *worst = DRY_OK;
 
     for (int i = 0; i < s->runs; i++) {
         status = dry_scale_run(s, i);
@@ -246,17 +248,17 @@ static enum dry_status run_all(struct dry_scale *s)
         if (status)
             return status;
         good += s->run[i].status == DRY_OK;
-        last = s->run[i].status ? s->run[i].status : last;
+        *worst = s->run[i].status > *worst ? s->run[i].status : *worst;
     }
     if (good == 0 && s->rank == 0)
         dry_error("scale: no rank count could be measured; the lines above say why");
-    return good ? DRY_OK : last;
+    return good ? DRY_OK : *worst;
 }
 
 enum dry_status dry_command_scale(const struct dry_call *call)
 {
     struct dry_scale *s = dry_alloc(1, sizeof *s, "scale");
-    enum dry_status status = dry_comm_agree(call->comm, s ? DRY_OK : DRY_ERR_MEMORY);
+    enum dry_status status = dry_comm_agree(call->comm, s ? DRY_OK : DRY_ERR_MEMORY), worst = DRY_OK;
 
     if (status) {
         dry_free(s);
@@ -272,9 +274,9 @@ enum dry_status dry_command_scale(const struct dry_call *call)
     if (!status)
         status = dry_scale_subset(s);
     if (!status)
-        status = run_all(s);
+        status = run_all(s, &worst);
     if (!status)
         status = dry_comm_agree(s->world, s->rank == 0 ? conclude(s) : DRY_OK);
     release(s);
-    return status;
+    return status ? status : worst;
 }

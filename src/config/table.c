@@ -190,7 +190,7 @@ static const struct dry_option table[] = {
 #undef GROUP
 #define GROUP .group = "Measuring"
     {TEXT("ranks", ranks, "N,..."), GROUP, .example = "1,2,4", .scope = DRY_SCOPE_RUN, .commands = C, .notes = DRY_NOTE_LIST,
-     .text = "Rank counts that scale measures, each on the first ranks of the allocation (default: 1, 2, ... all of them)."},
+     .text = "Rank counts that scale measures, each on the first ranks of the allocation (default: 1 to 8, then doubling, and all of them)."},
     {WHOLE("steps", steps, 2, 1e9), GROUP, .otherwise = "50", .scope = DRY_SCOPE_RUN, .commands = C,
      .text = "Steps that scale runs on each rank count, the discarded ones included."},
     {WHOLE("discard-steps", discard_steps, 0, 1e9), GROUP, .otherwise = "5", .scope = DRY_SCOPE_RUN, .commands = C,
