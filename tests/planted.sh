@@ -16,7 +16,7 @@ plant() {
 		more="--per-device-batch-size 1 --effective-batch $2 --max-steps 80 --checkpoint-interval 500"
 		;;
 	checkpoint) want=checkpoint delay=checkpoint:800 more="$more --checkpoint-interval 4" ;;
-	slow-rank) want="slow rank" delay=rank:$(($2 - 1)):compute:x1.8 ;;
+	slow-rank) want="slow rank" delay=rank:$(($2 - 1)):compute:x2.2 ;;
 	padding) want=padding more="$more --padding fixed" ;;
 	start-up) want=start-up delay=start-up:5000 more="$more --max-steps 10" ;;
 	*) echo "no such case: $1" >&2 && return 1 ;;

@@ -19,6 +19,8 @@ enum {
     WARM_UP_PART = 10, /* and of the steps made at most this part, one at least */
     PARTS = 4,         /* of a run, in each of which a slow rank must be slow */
     PART_STEPS = 5,    /* that a part has at least */
+    PART_LEAST = 25,   /* percent of its slowness on the whole that it must show there */
+    STEPS_LEAST = 75,  /* percent of the steps with work in which it must be slower than the median */
     FIT_ROUNDS = 3,    /* model of the cost and factors of the ranks, each found with the other */
     SIGMA = 2          /* standard errors by which a cost must be away from nothing */
 };
@@ -115,11 +117,12 @@ static void factors(const struct table *t, int64_t from, int64_t to, double *fac
         factor[r] = factor[r] > 0 ? factor[r] / median : 1;
 }
 
-/* Which ranks are slow: on the whole, and in each part of the run at least half as much; and further from the
- * median than the fastest. Ranks that compete for cores are slow in turn, and scatter to both sides. */
+/* Which ranks are slow: on the whole, and further from the median than the fastest; in every part of the run,
+ * if less; and in most of the steps. Ranks that compete for cores are slow in turn, and scatter to both
+ * sides. */
 static void find_slow(const struct table *t, double limit, char *is_slow, double *part, double *sorted)
 {
-    int64_t parts = t->steps / PART_STEPS;
+    int64_t parts = t->steps / PART_STEPS, above[2] = {0};
     double fastest = 1;
 
     parts = parts < 1 ? 1 : parts > PARTS ? PARTS : parts;
@@ -132,7 +135,17 @@ static void find_slow(const struct table *t, double limit, char *is_slow, double
     for (int64_t p = 0; p < parts; p++) {
         factors(t, t->steps * p / parts, t->steps * (p + 1) / parts, part, sorted);
         for (int r = 0; r < t->ranks; r++)
-            is_slow[r] = is_slow[r] && part[r] >= 1 + (t->factor[r] - 1) / 2;
+            is_slow[r] = is_slow[r] && part[r] >= 1 + (t->factor[r] - 1) * PART_LEAST / 100;
+    }
+    for (int r = 0; r < t->ranks; r++) {
+        if (!is_slow[r])
+            continue;
+        memset(above, 0, sizeof above);
+        for (int64_t s = 0; s < t->steps; s++) {
+            factors(t, s, s + 1, part, sorted);
+            above[part[r] > 1] += at(t, s, r)->micros > 0;
+        }
+        is_slow[r] = 100 * above[1] >= STEPS_LEAST * (above[0] + above[1]);
     }
 }
 
