@@ -233,6 +233,9 @@ enum dry_status dry_finetune_say_start(struct dry_finetune *f)
         k->micro_records ? "record" : "token", dry_plural(cut), (long long)k->steps, dry_plural(k->steps),
         (long long)k->steps_per_epoch, (long long)k->warmup_steps, k->schedule,
         k->learning_rate * f->state.rate_factor, (long long)k->seed);
+    if (dry_contract_record_tokens(k))
+        dry_info("padding: each record takes %lld tokens of computing (--padding fixed)",
+                 (long long)dry_contract_record_tokens(k));
     dry_info("memory: %s per rank, of it %s activations; backend %s", total, arena,
              f->backend->ops->describe(f->backend));
     if (k->warmup_steps >= k->steps)
@@ -388,10 +391,20 @@ static enum dry_status write_reports(const struct dry_finetune *f, struct dry_hi
     return status;
 }
 
+/* The algorithms of matrix products; NULL: the backend has no choice of them. */
+static json_t *algorithms(const struct dry_finetune *f)
+{
+    char *text = f->backend && f->backend->ops->algorithms ? f->backend->ops->algorithms(f->backend) : NULL;
+    json_t *list = text ? json_loads(text, 0, NULL) : NULL;
+
+    dry_free(text);
+    return list;
+}
+
 enum dry_status dry_finetune_finish(struct dry_finetune *f, const struct dry_loop *l, enum dry_status outcome)
 {
     struct end e = {.known = 0};
-    struct dry_run_end end = {.results = dry_finetune_results(f, l)};
+    struct dry_run_end end = {.results = dry_finetune_results(f, l), .algorithms = algorithms(f)};
     enum dry_status told = look_back(f, &e), written;
 
     if (e.known) {
