@@ -12,6 +12,7 @@
 #include "base/memory.h"
 #include "command/finetune.h"
 #include "command/lengths.h"
+#include "command/signals.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -273,8 +274,10 @@ enum dry_status dry_command_scale(const struct dry_call *call)
     dry_log_defer(0);
     if (!status)
         status = dry_scale_subset(s);
-    if (!status)
+    if (!status) {
+        dry_signals_watch(); /* those that rest, too: the run that a signal stops ends in its own way */
         status = run_all(s, &worst);
+    }
     if (!status)
         status = dry_comm_agree(s->world, s->rank == 0 ? conclude(s) : DRY_OK);
     release(s);
