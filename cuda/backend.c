@@ -228,6 +228,11 @@ static const char *cuda_describe(struct dry_backend *b)
     return dry_cuda_of(b)->description;
 }
 
+static char *cuda_algorithms(struct dry_backend *b)
+{
+    return dry_cuda_gemm_algorithms(dry_cuda_of(b));
+}
+
 static enum dry_status cuda_footprint(const struct dry_base *base, const struct dry_adapter *adapter,
                                       const struct dry_limits *limits, size_t *weights, size_t *state,
                                       size_t *workspace, struct dry_scratch *scratch)
@@ -606,6 +611,7 @@ const struct dry_backend_ops dry_cuda_ops = {
     .create = cuda_create,
     .destroy = cuda_destroy,
     .describe = cuda_describe,
+    .algorithms = cuda_algorithms,
     .footprint = cuda_footprint,
     .load = cuda_load,
     .arena = cuda_arena,

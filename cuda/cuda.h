@@ -99,8 +99,8 @@ struct dry_cuda {
     dry_bf16 *logits;     /* [chunk, V], pitch dry_cuda_logits_pitch; in place their gradient */
     dry_bf16 *dhidden;    /* [chunk, H] */
     int64_t chunk;
-    dry_bf16
-        *kept; /* [layers, groups, T, pad] scale x A^T of forward, which backward needs; only in training */
+    dry_bf16 *kept; /* [see dry_cuda_kept_at, T, pad] scale x A^T of forward, which backward needs; only in
+                       training */
     float *inverse; /* [layers, 2, T] 1 / rms of each row of the norms of forward; only with kept */
     float *reduce;  /* scratch of two-stage reductions over rows (dA, dB) */
     size_t reduce_bytes;
@@ -129,11 +129,26 @@ static inline int64_t dry_cuda_logits_pitch(const struct dry_cuda *c)
     return (c->arch->vocab + 7) / 8 * 8;
 }
 
+/* Of hidden, and of dhidden behind it. */
+static inline int64_t dry_cuda_loss_elements(const struct dry_cuda *c)
+{
+    return (c->chunk * c->arch->hidden + 127) / 128 * 128; /* 256 bytes */
+}
+
 /* Whether the embedding stays on the host, which sends each micro-batch's rows: where memory matters most,
  * and nothing else on the device reads the table. */
 static inline int dry_cuda_host_embed(const struct dry_cuda *c)
 {
     return c->limits.training && c->limits.recompute == DRY_RECOMPUTE_FULL && c->base->head != c->base->embed;
+}
+
+/* Which [T, pad] of kept is a group's. With full recomputation backward makes those of all groups but down
+ * again, directly before it needs them: one set for all layers. */
+static inline int64_t dry_cuda_kept_at(const struct dry_cuda *c, int64_t layer, enum dry_group g)
+{
+    if (c->limits.recompute != DRY_RECOMPUTE_FULL)
+        return layer * DRY_GROUPS + g;
+    return g == DRY_GROUP_DOWN ? DRY_GROUP_DOWN + layer : (int64_t)g;
 }
 
 /* Of a layer's norm; NULL: not in training. */
@@ -180,6 +195,9 @@ int dry_cuda_members(const struct dry_cuda *c, int64_t layer, enum dry_group g,
  * never split-K. */
 enum dry_status dry_cuda_gemm_create(struct dry_cuda *c);
 void dry_cuda_gemm_destroy(struct dry_cuda *c);
+/* As ops->algorithms: one object for each algorithm of a product, with the fewest and most rows that it is
+ * used for. */
+char *dry_cuda_gemm_algorithms(const struct dry_cuda *c);
 enum dry_status dry_cuda_gemm(struct dry_cuda *c, int transpose_b, int64_t m, int64_t n, int64_t k,
                               const dry_bf16 *a, int64_t lda, const dry_bf16 *b, int64_t ldb, float beta,
                               const dry_bf16 *c0, int64_t ldc0, const dry_bf16 *bias, dry_bf16 *out,

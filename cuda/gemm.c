@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum {
@@ -237,23 +238,28 @@ static uint32_t attribute(const cublasLtMatmulAlgo_t *a, cublasLtMatmulAlgoConfi
     return cublasLtMatmulAlgoConfigGetAttribute(a, name, &value, sizeof value, &written) ? 0 : value;
 }
 
+static unsigned cluster_of(const cublasLtMatmulAlgo_t *a)
+{
+    uint16_t cluster = 0;
+    size_t written;
+
+    return cublasLtMatmulAlgoConfigGetAttribute(a, CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID, &cluster,
+                                                sizeof cluster, &written)
+               ? 0
+               : cluster;
+}
+
 /* The lower the sooner. A hot card is bound by its power, which the heuristics do not know: for forward
  * products of many rows 176 x 128 tiles, and else 256 x 128 in clusters of 1 x 2, take 3 to 6 % less time
  * (bench/gemm_list.c). Other clusters of the latter were no gain in a layer. */
 static int preference_of(const struct dry_cuda_gemm *g, const struct key *k, const cublasLtMatmulAlgo_t *a)
 {
     uint32_t tile = attribute(a, CUBLASLT_ALGO_CONFIG_TILE_ID);
-    uint16_t cluster = 0;
-    size_t written;
-
     if (g->major != HOPPER || k->m < LARGE_ROWS || k->n < LARGE_ROWS || k->k < LARGE_ROWS)
         return 0;
     if (tile == TILE_176X128 && k->m >= TALL_ROWS && k->transpose_b && !k->add)
         return -2;
-    if (cublasLtMatmulAlgoConfigGetAttribute(a, CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID, &cluster,
-                                             sizeof cluster, &written))
-        return 0;
-    return tile == CUBLASLT_MATMUL_TILE_256x128 && cluster == CUBLASLT_CLUSTER_SHAPE_1x2x1 ? -1 : 0;
+    return tile == CUBLASLT_MATMUL_TILE_256x128 && cluster_of(a) == CUBLASLT_CLUSTER_SHAPE_1x2x1 ? -1 : 0;
 }
 
 static enum dry_status choose(struct dry_cuda *c, struct choice *o, const dry_bf16 *bias)
@@ -284,6 +290,66 @@ static enum dry_status choose(struct dry_cuda *c, struct choice *o, const dry_bf
     dry_debug("product %lld x %lld x %lld: algorithm %s", (long long)o->key.m, (long long)o->key.n,
               (long long)o->key.k, o->found ? "of cuBLASLt" : "without matrix units");
     return DRY_OK;
+}
+
+/* The same product with the same algorithm, whatever its rows. */
+static int alike(const struct choice *a, const struct choice *b)
+{
+    static const cublasLtMatmulAlgoConfigAttributes_t looked_at[] = {
+        CUBLASLT_ALGO_CONFIG_ID, CUBLASLT_ALGO_CONFIG_TILE_ID, CUBLASLT_ALGO_CONFIG_STAGES_ID,
+        CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING};
+
+    if (a->key.n != b->key.n || a->key.k != b->key.k || a->key.transpose_a != b->key.transpose_a ||
+        a->key.transpose_b != b->key.transpose_b || a->key.add != b->key.add || a->key.bias != b->key.bias ||
+        a->key.wide != b->key.wide || a->found != b->found)
+        return 0;
+    for (size_t i = 0; i < sizeof looked_at / sizeof *looked_at && a->found; i++)
+        if (attribute(&a->algorithm, looked_at[i]) != attribute(&b->algorithm, looked_at[i]))
+            return 0;
+    return !a->found || cluster_of(&a->algorithm) == cluster_of(&b->algorithm);
+}
+
+enum { ALGORITHM_TEXT = 320 }; /* bytes of one as JSON, at most */
+
+char *dry_cuda_gemm_algorithms(const struct dry_cuda *c)
+{
+    const struct dry_cuda_gemm *g = c->gemm;
+    char *text = dry_alloc((g ? g->used : 0) + 1, ALGORITHM_TEXT, "the list of algorithms"), *to = text;
+
+    if (!text)
+        return NULL;
+    *to++ = '[';
+    for (size_t i = 0; g && i < g->room; i++) {
+        const struct choice *o = &g->table[i];
+        int64_t least = o->key.m, most = o->key.m;
+        int first = o->used;
+        for (size_t k = 0; first && k < g->room; k++) {
+            const struct choice *other = &g->table[k];
+            if (!other->used || !alike(o, other))
+                continue;
+            first = k >= i;
+            least = other->key.m < least ? other->key.m : least;
+            most = other->key.m > most ? other->key.m : most;
+        }
+        if (!first)
+            continue;
+        to += snprintf(
+            to, ALGORITHM_TEXT,
+            "%s{\"rows\": [%lld, %lld], \"columns\": %lld, \"terms\": %lld, \"transposed\": [%d, %d], "
+            "\"added\": %d, \"bias\": %d",
+            to > text + 1 ? ", " : "", (long long)least, (long long)most, (long long)o->key.n,
+            (long long)o->key.k, o->key.transpose_a, o->key.transpose_b, o->key.add, o->key.bias);
+        if (o->found)
+            to +=
+                snprintf(to, ALGORITHM_TEXT, ", \"id\": %u, \"tile\": %u, \"stages\": %u, \"cluster\": %u",
+                         attribute(&o->algorithm, CUBLASLT_ALGO_CONFIG_ID),
+                         attribute(&o->algorithm, CUBLASLT_ALGO_CONFIG_TILE_ID),
+                         attribute(&o->algorithm, CUBLASLT_ALGO_CONFIG_STAGES_ID), cluster_of(&o->algorithm));
+        *to++ = '}';
+    }
+    *to++ = ']';
+    *to = 0;
+    return text;
 }
 
 static enum dry_status find(struct dry_cuda *c, const struct key *key, const dry_bf16 *bias,

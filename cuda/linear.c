@@ -53,7 +53,7 @@ void dry_cuda_group_make(struct dry_cuda *c, int64_t layer, enum dry_group which
         g->bias = c->layer[layer].bias[which];
     }
     if (c->kept)
-        g->kept = c->kept + (layer * DRY_GROUPS + which) * c->limits.tokens * c->pad;
+        g->kept = c->kept + dry_cuda_kept_at(c, layer, which) * c->limits.tokens * c->pad;
     g->members = dry_cuda_members(c, layer, which, g->member, &g->ranks);
     if (!c->enabled) {
         g->ranks = 0;
@@ -593,8 +593,10 @@ static size_t group_bytes(const struct dry_cuda_group *g)
 static size_t partial_bytes(const struct dry_cuda *c)
 {
     struct dry_cuda on = *c; /* as with the adapter on */
-    size_t most = 0;
+    size_t most = 2 * (size_t)dry_cuda_loss_elements(c) * sizeof(dry_bf16);
 
+    if (!c->adapter)
+        return most;
     on.enabled = 1;
     for (int64_t l = 0; l < c->arch->layers; l++)
         for (int which = 0; which < DRY_GROUPS; which++)
@@ -608,9 +610,9 @@ static size_t partial_bytes(const struct dry_cuda *c)
 
 size_t dry_cuda_reduce_bytes(const struct dry_cuda *c)
 {
-    if (!c->adapter)
-        return 0;
-    return partial_bytes(c) + (size_t)c->adapter->parts * sizeof(struct dry_skinny_copy);
+    size_t copies = c->adapter ? (size_t)c->adapter->parts * sizeof(struct dry_skinny_copy) : 0;
+
+    return partial_bytes(c) + copies;
 }
 
 /* One row for each part, from the groups that the parts are members of. */

@@ -116,13 +116,15 @@ static void workspace_layout(struct dry_cuda *c, struct dry_carve *k)
     c->cosine = floats(k, l->longest, half);
     c->sine = floats(k, l->longest, half);
     c->chunk = chunk_rows(c);
-    c->hidden = halves(k, c->chunk, a->hidden);
-    c->dhidden = halves(k, l->training ? c->chunk : 0, a->hidden);
     c->partial = dry_carve(k, c->gradients / DRY_CUDA_NORM_BLOCK + 1, 1, sizeof *c->partial);
-    c->kept = l->training && c->adapter ? halves(k, a->layers * DRY_GROUPS * l->tokens, c->pad) : NULL;
+    c->kept = l->training && c->adapter
+                  ? halves(k, (dry_cuda_kept_at(c, a->layers - 1, DRY_GROUP_DOWN) + 1) * l->tokens, c->pad)
+                  : NULL;
     c->inverse = l->training && c->adapter ? floats(k, 2 * a->layers, l->tokens) : NULL;
     c->reduce_bytes = dry_cuda_reduce_bytes(c);
     c->reduce = dry_carve(k, 1, (int64_t)c->reduce_bytes, 1);
+    c->hidden = (dry_bf16 *)(void *)c->reduce; /* no thin product runs while the loss head does */
+    c->dhidden = c->hidden ? c->hidden + dry_cuda_loss_elements(c) : NULL;
     c->dropped = drops ? halves(k, l->tokens, widest_input(a) + c->pad) : NULL;
     c->gemm_bytes = GEMM_BYTES;
     c->gemm_workspace = dry_carve(k, 1, (int64_t)c->gemm_bytes, 1);

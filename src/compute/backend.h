@@ -122,6 +122,9 @@ struct dry_backend_ops {
     void (*destroy)(struct dry_backend *b);
     /* What runs: "cpu: OpenBLAS 0.3.21 Haswell, 2 threads"; borrowed. */
     const char *(*describe)(struct dry_backend *b);
+    /* The algorithms that products have been given so far, as a JSON array, for run.json; dry_free. NULL: no
+     * memory. NULL where there is no choice (cpu). */
+    char *(*algorithms)(struct dry_backend *b);
 
     /* Bytes that the backend keeps for weights, adapter state (masters, moments, sums) and its own workspace
      * under these limits: exact, for the plan; and what operations are to be lent. `adapter` may be NULL (no

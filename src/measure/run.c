@@ -127,6 +127,7 @@ enum dry_status dry_run_finish(struct dry_run *r, enum dry_status outcome, const
 
     if (!r) {
         json_decref(end->results);
+        json_decref(end->algorithms);
         json_decref(end->account);
         json_decref(end->verdict);
         return DRY_OK;
@@ -139,6 +140,7 @@ enum dry_status dry_run_finish(struct dry_run *r, enum dry_status outcome, const
           bad;
     bad = json_object_set_new(r->root, "stages", dry_manifest_stages(stages, NULL)) || bad;
     bad = add(r->root, "results", end->results) || bad;
+    bad = add(r->root, "algorithms", end->algorithms) || bad;
     bad = add(r->root, "account", end->account) || bad;
     bad = add(r->root, "verdict", end->verdict) || bad;
     if (bad) {

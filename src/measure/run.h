@@ -49,6 +49,7 @@ enum dry_status dry_run_validation(struct dry_run *r, const struct dry_validatio
 /* What run.json gets at the end; each is taken, and may be NULL. */
 struct dry_run_end {
     json_t *results;
+    json_t *algorithms;        /* of matrix products, as the backend lists them */
     json_t *account, *verdict; /* dry_account_json and dry_verdict_json of the start as a whole */
 };
 /* Local. Adds end time, exit status, stages and `end` (may be NULL) to run.json; frees r. r NULL: nothing. */
