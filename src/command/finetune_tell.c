@@ -391,10 +391,20 @@ static enum dry_status write_reports(const struct dry_finetune *f, struct dry_hi
     return status;
 }
 
+/* The algorithms of matrix products; NULL: the backend has no choice of them. */
+static json_t *algorithms(const struct dry_finetune *f)
+{
+    char *text = f->backend && f->backend->ops->algorithms ? f->backend->ops->algorithms(f->backend) : NULL;
+    json_t *list = text ? json_loads(text, 0, NULL) : NULL;
+
+    dry_free(text);
+    return list;
+}
+
 enum dry_status dry_finetune_finish(struct dry_finetune *f, const struct dry_loop *l, enum dry_status outcome)
 {
     struct end e = {.known = 0};
-    struct dry_run_end end = {.results = dry_finetune_results(f, l)};
+    struct dry_run_end end = {.results = dry_finetune_results(f, l), .algorithms = algorithms(f)};
     enum dry_status told = look_back(f, &e), written;
 
     if (e.known) {
