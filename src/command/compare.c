@@ -13,6 +13,7 @@
 #include "base/memory.h"
 
 #include <stdio.h>
+#include <sys/stat.h>
 
 /* What makes numbers of runs mean different things. */
 enum { REFUSED = DRY_DIFFER_DATA | DRY_DIFFER_CONTRACT | DRY_DIFFER_VALIDATION | DRY_DIFFER_CACHE };
@@ -75,6 +76,19 @@ static enum dry_status check(struct dry_compare *c, const char *allow)
     return status;
 }
 
+/* A folder given twice is most often a slip of the hand. */
+static void warn_of_same(const struct dry_compare *c)
+{
+    struct stat one, two;
+
+    for (int a = 0; a < c->runs; a++)
+        for (int b = a + 1; b < c->runs; b++)
+            if (!stat(c->run[a].folder, &one) && !stat(c->run[b].folder, &two) && one.st_dev == two.st_dev &&
+                one.st_ino == two.st_ino)
+                dry_warn("%s and %s are one folder: the run is compared with itself", c->run[a].folder,
+                         c->run[b].folder);
+}
+
 enum dry_status dry_command_compare(const struct dry_call *call)
 {
     struct dry_compare c = {.runs = call->positionals};
@@ -92,6 +106,8 @@ enum dry_status dry_command_compare(const struct dry_call *call)
         c.run[r].folder = call->positional[r];
     for (int r = 0; r < c.runs && !status; r++)
         status = dry_history_open(c.run[r].folder, &c.run[r].h);
+    if (!status)
+        warn_of_same(&c);
     if (!status)
         status = check(&c, call->config->allow);
     if (!status)

@@ -202,6 +202,13 @@ static const char *outcome(const struct dry_compare_run *r)
     return text && strcmp(text, "running") == 0 ? "no end yet" : text ? text : "-";
 }
 
+/* Of the words for an end these say what became of the run, all others why it failed. */
+static int failed(const struct dry_compare_run *r)
+{
+    return json_integer_value(json_object_get(r->h->run, "exit")) != 0 &&
+           strcmp(outcome(r), dry_status_name(DRY_STOPPED)) != 0;
+}
+
 static void print_runs(const struct table *t)
 {
     char name[16], devices[128];
@@ -211,9 +218,10 @@ static void print_runs(const struct table *t)
 
         name_of(r, name);
         dry_differ_devices(run->h->run, devices, sizeof devices);
-        fprintf(t->out, "%s  %s: %s, %lld of %lld step%s, %d rank%s%s%s\n", name, run->folder, outcome(run),
-                (long long)run->last, (long long)run->steps, dry_plural(run->steps), run->h->ranks,
-                dry_plural(run->h->ranks), *devices ? ", " : "", devices);
+        fprintf(t->out, "%s  %s: %s%s%s, %lld of %lld step%s, %d rank%s%s%s\n", name, run->folder,
+                failed(run) ? "failed (" : "", outcome(run), failed(run) ? ")" : "", (long long)run->last,
+                (long long)run->steps, dry_plural(run->steps), run->h->ranks, dry_plural(run->h->ranks),
+                *devices ? ", " : "", devices);
     }
 }
 

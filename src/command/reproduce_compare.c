@@ -188,7 +188,8 @@ static enum dry_status tell_reasons(struct dry_reproduce *r)
                  r->folder, now, r->output);
     else if (!status && d.count == 0)
         dry_warn("contract, data, versions and devices are the same in both run.json: this machine computes "
-                 "otherwise, or %s is not what the run left",
+                 "otherwise, the base's weights (of which names and shapes are compared, not values) were "
+                 "others, or %s is not what the run left",
                  r->folder);
     dry_differ_release(&d);
     return status;

@@ -56,11 +56,13 @@ static enum dry_status set_base(struct dry_reproduce *r, enum dry_origin origin)
     return set_path(r, "base", base, origin);
 }
 
-/* Options of the machine, which reproduce takes too: what it is given counts, else what the run was given. */
+/* Options of the machine and where things lie, which reproduce takes too: what it is given counts, else what
+ * the run was given. That moved things have the bytes that the run read is checked like all others. */
 static int given_anew(const struct dry_reproduce *r, const char *flag)
 {
-    static const char *const names[] = {"devices", "backend", "communicator", "log-interval",
-                                        "sample-interval"};
+    static const char *const names[] = {"devices",      "backend",         "communicator",
+                                        "log-interval", "sample-interval", "base",
+                                        "data",         "validation-data", "init-adapter"};
 
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(flag, names[i]) == 0)
@@ -94,9 +96,9 @@ static enum dry_status set_option(struct dry_reproduce *r, const struct dry_opti
         return DRY_OK;
     if (o->notes & DRY_NOTE_ESCAPES && origin == DRY_ORIGIN_ARGUMENT)
         origin = DRY_ORIGIN_FILE; /* the manifest has the text as it was understood */
-    if (strcmp(o->flag, "base") == 0)
+    if (strcmp(o->flag, "base") == 0 && !given_anew(r, o->flag))
         return set_base(r, origin);
-    if (text && is_path(o->flag))
+    if (text && is_path(o->flag) && !given_anew(r, o->flag))
         return set_path(r, o->flag, text, origin);
     if (strcmp(o->flag, "devices") == 0 && text && !given_anew(r, o->flag) && !devices_fit(r, text)) {
         if (r->rank == 0)

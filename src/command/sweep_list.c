@@ -40,10 +40,17 @@ static enum dry_status make_name(struct dry_sweep_run *r, const struct dry_sweep
         if (!plain(b.data[i]) || (i == 0 && b.data[i] == '.'))
             b.data[i] = '-';
     r->name = b.data;
-    if (b.len > NAME_MOST || strcmp(r->name, "cache") == 0) {
-        dry_error("%s: a configuration cannot be named so: its folder in --output is; %s", r->name,
-                  b.len > NAME_MOST ? "give shorter values, or a file of options for each configuration"
-                                    : "give its file another name");
+    if (b.len > NAME_MOST) {
+        dry_error(
+            "%s: too long for the name of a folder in --output; give shorter values, or a file of options "
+            "for each configuration",
+            r->name);
+        return DRY_ERR_USAGE;
+    }
+    if (strcmp(r->name, "cache") == 0 || strcmp(r->name, "sweep.json") == 0) {
+        dry_error("%s: no configuration can have this name, the sweep itself writes %s in --output; give its "
+                  "file another name",
+                  r->name, r->name);
         return DRY_ERR_USAGE;
     }
     return DRY_OK;
@@ -214,6 +221,19 @@ static int differs(const struct dry_sweep *s, const char *flag)
     return 0;
 }
 
+/* " separator=\\n": a value on one line of a table. */
+static int append_value(struct dry_buffer *b, const char *flag, const char *value)
+{
+    int failed = dry_buffer_printf(b, "%s%s=", b->len ? " " : "", flag);
+
+    for (const char *c = value; *c && !failed; c++)
+        failed = *c == '\n'                                ? dry_buffer_printf(b, "\\n")
+                 : *c == '\t'                              ? dry_buffer_printf(b, "\\t")
+                 : (unsigned char)*c < ' ' || *c == '\x7f' ? dry_buffer_printf(b, "\\x%02x", *c)
+                                                           : dry_buffer_append(b, c, 1);
+    return failed;
+}
+
 /* What tells the configurations apart, as text for each. */
 static enum dry_status find_differences(struct dry_sweep *s)
 {
@@ -229,9 +249,8 @@ static enum dry_status find_differences(struct dry_sweep *s)
         for (int i = 0; i < s->runs && !failed; i++) {
             char buffer[32];
             const char *value = dry_config_value(s->run[i].config, o->flag, buffer);
-            failed =
-                dry_buffer_printf(&b[i], "%s%s=%s", b[i].len ? " " : "", o->flag, value ? value : "none") ||
-                json_object_set_new(s->run[i].values, o->flag, value ? json_string(value) : json_null());
+            failed = append_value(&b[i], o->flag, value ? value : "none") ||
+                     json_object_set_new(s->run[i].values, o->flag, value ? json_string(value) : json_null());
         }
     }
     for (int i = 0; b && i < s->runs; i++) {

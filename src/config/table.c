@@ -57,13 +57,13 @@
 static const struct dry_option table[] = {
 #define GROUP .group = "Input and output"
     {TEXT("base", base, "DIR|NAME"), GROUP, .example = "Qwen/Qwen2.5-7B-Instruct", .scope = DRY_SCOPE_CONTRACT,
-     .commands = RECORDS | M | T | I, .needed = (RECORDS & ~(L | W)) | M | T,
+     .commands = RECORDS | M | T | I | R, .needed = (RECORDS & ~(L | W)) | M | T,
      .text = "Base model: a Hugging Face folder, or a hub name that the local Hugging Face cache holds."},
     {TEXT("data", data, "FILE"), GROUP, .example = "train.jsonl", .scope = DRY_SCOPE_CONTRACT,
-     .commands = RECORDS | T, .needed = RECORDS & ~(L | W),
+     .commands = RECORDS | T | R, .needed = RECORDS & ~(L | W),
      .text = "Records, one JSON object a line; evaluate measures on them, tokenize reads texts from them "
              "(default there: standard input)."},
-    {TEXT("validation-data", validation_data, "FILE"), GROUP, .example = "held-out.jsonl", .scope = DRY_SCOPE_RUN, .commands = P | N | F | W,
+    {TEXT("validation-data", validation_data, "FILE"), GROUP, .example = "held-out.jsonl", .scope = DRY_SCOPE_RUN, .commands = P | N | F | W | R,
      .text = "Held-out records; their loss is measured every --validation-interval steps and at the end."},
     {TEXT("output", output, "DIR"), GROUP, .example = "runs/first", .scope = DRY_SCOPE_RUN,
      .commands = RECORDS | M | R, .needed = F | M | C | W | R,
@@ -73,7 +73,7 @@ static const struct dry_option table[] = {
              "also one file of it."},
     {TEXT("adapter", adapter, "DIR"), GROUP, .example = "runs/first/adapter", .scope = DRY_SCOPE_RUN, .commands = E | M | I, .needed = M,
      .text = "A PEFT adapter folder to evaluate, merge or inspect."},
-    {TEXT("init-adapter", init_adapter, "DIR"), GROUP, .example = "runs/zeroth/adapter", .scope = DRY_SCOPE_CONTRACT, .commands = TRAINS,
+    {TEXT("init-adapter", init_adapter, "DIR"), GROUP, .example = "runs/zeroth/adapter", .scope = DRY_SCOPE_CONTRACT, .commands = TRAINS | R,
      .text = "A PEFT adapter folder to start from; its rank, alpha, patterns, targets and rsLoRA are taken over."},
 #undef GROUP
 #define GROUP .group = "Records"

@@ -154,10 +154,13 @@ static void healthy(struct teller *t)
          100 * t->f->share, percent(l->mean[DRY_STAGE_FORWARD], l->wall),
          percent(l->mean[DRY_STAGE_BACKWARD], l->wall), seconds(l->step, step));
     if (l->ranks > 1)
-        FACT(t, ", reducing %.0f %%", percent(l->reduce, l->wall));
+        FACT(t, ", reducing itself %.0f %%", percent(l->reduce, l->wall));
     FACT(t, "; no single thing is worth a change.");
     if (wait >= 10)
-        FACT(t, " Ranks wait %.0f %% of it for each other, now for one and now for another.", wait);
+        FACT(t,
+             " Ranks wait %.0f %% of it for each other, before the reduction and in it, now for one and now "
+             "for another.",
+             wait);
     ADVICE(
         t,
         l->ranks > 1 && wait >= 10
