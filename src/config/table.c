@@ -172,7 +172,7 @@ static const struct dry_option table[] = {
     {CHOICE("recompute", recompute, "norms|none|full"), GROUP, .otherwise = "norms", .scope = DRY_SCOPE_RUN,
      .commands = TRAINS,
      .text = "What backward computes again, memory against time with the same bits: norms: norm and SwiGLU outputs; none: "
-             "nothing, for most memory; full: each layer from its input, for least memory and about a third more time."},
+             "SwiGLU's alone, for most memory; full: each layer from its input, for least memory and about a third more time."},
     {WHOLE("checkpoint-interval", checkpoint_interval, 0, 1e9), GROUP, .otherwise = "500", .scope = DRY_SCOPE_RUN,
      .commands = TRAINS, .text = "Steps between checkpoints; 0: only at the end."},
     {WHOLE("keep-checkpoints", keep_checkpoints, 0, 1e6), GROUP, .otherwise = "3", .scope = DRY_SCOPE_RUN,
