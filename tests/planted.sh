@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Planted causes: one run for each, and what its verdict must say first.  Sourced, after lib.sh's variables are set.
 #
 # A rank has about four micro-batches of 256 tokens in a step, which the demo's base computes in 50 ms on a core of its
