@@ -220,7 +220,8 @@ static void report(const struct dry_base *base, const struct dry_adapter *adapte
                    double best, const double parts[OPS])
 {
     for (int i = 0; i < OPS; i++)
-        printf("%-20s %8.2f ms %5.1f %%\n", names[i], 1e3 * parts[i], 100 * parts[i] / best);
+        if (parts[i] > 0) /* some linears run only inside larger operations */
+            printf("%-30s %8.2f ms %5.1f %%\n", names[i], 1e3 * parts[i], 100 * parts[i] / best);
     printf("%" PRId64 " tokens in %.4f s: %.1f tokens/s, %.1f GFLOP/s, waiting for each operation\n",
            b->tokens, best, (double)b->tokens / best, 1e-9 * flops(base, adapter, b) / best);
 }

@@ -47,8 +47,10 @@ enum dry_sum { DRY_SUM_LOSS, DRY_SUM_TOKENS, DRY_SUM_FLAGS, DRY_SUMS };
 #define DRY_FLAG_NOT_FINITE INT64_C(1)
 #define DRY_FLAG_RANGE (INT64_C(1) << 32)
 
-/* What backward computes again instead of having it kept: norm and SwiGLU outputs; nothing; each layer from
- * its input. The order of operations is train/'s; a backend has nothing to do with it. */
+/* What backward computes again instead of having it kept: norm and SwiGLU outputs; SwiGLU's; each layer from
+ * its input. The order of operations is train/'s. A backend may keep less by it: with DRY_RECOMPUTE_FULL the
+ * forward operations of each layer but the last, up to gate and up, run again directly before its backward
+ * ones. */
 enum dry_recompute { DRY_RECOMPUTE_NORMS, DRY_RECOMPUTE_NONE, DRY_RECOMPUTE_FULL };
 
 /* Bounds that buffers and workspaces are laid out for. */
