@@ -389,7 +389,7 @@ static void print_verdicts(const struct table *t)
 
         name_of(r, name);
         if (run->accounted)
-            fprintf(t->out, "  %s  %s: %s\n", name, dry_cause_name(run->verdict.finding[0].cause),
+            fprintf(t->out, "  %s  %s: %s\n", name, dry_finding_name(&run->verdict.finding[0]),
                     run->verdict.finding[0].fact);
         else
             fprintf(t->out, "  %s  not known: the run has no stages.csv\n", name);

@@ -15,7 +15,8 @@
 
 enum {
     TEXT = 32,
-    GOAL = 5 /* percent of the steps' time that checkpoints and validation should be at most */
+    GOAL = 5,     /* percent of the steps' time that checkpoints and validation should be at most */
+    FEW_STEPS = 5 /* steady ones: fewer are no proof */
 };
 static const double throttled_often = 0.2; /* of a rank's samples */
 
@@ -489,6 +490,9 @@ void dry_advise(const struct dry_history *h, const struct dry_look *l, const str
 
     _Static_assert(sizeof tell / sizeof *tell == DRY_CAUSES, "each cause has its sentences");
     tell[f->cause](&t);
+    if (f->cause != DRY_CAUSE_HEALTHY && f->cause != DRY_CAUSE_STARTUP && l->steps < FEW_STEPS)
+        ADVICE(&t, " This rests on %lld step%s only: a longer run tells it more surely.", (long long)l->steps,
+               dry_plural(l->steps));
 }
 
 double dry_advise_shape_loss(const struct dry_history *h, const struct dry_look *l)

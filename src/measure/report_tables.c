@@ -161,9 +161,10 @@ void dry_report_verdict(struct dry_page *p, const struct dry_report *r)
     dry_page_put(p, "<section id=\"verdict\">\n<h2>Verdict</h2>\n");
     for (int i = 0; i < r->verdict.findings; i++) {
         const struct dry_finding *f = &r->verdict.finding[i];
-        const char *name = dry_cause_name(f->cause);
+        const char *name = dry_finding_name(f);
 
-        dry_page_put(p, "<div class=\"box%s\"><h3>", f->cause == DRY_CAUSE_HEALTHY ? " well" : "");
+        dry_page_put(p, "<div class=\"box%s\"><h3>",
+                     f->cause == DRY_CAUSE_HEALTHY && f->share > 0 ? " well" : "");
         dry_page_put(p, "%c", toupper((unsigned char)*name));
         dry_page_text(p, name + 1);
         if (f->cause != DRY_CAUSE_HEALTHY)

@@ -104,12 +104,14 @@ static void add_small(struct dry_verdict *v, const struct dry_look *l, struct dr
         /* waiting, too: of few records a share is uneven by its length and by chance, of many it is not; what
          * other causes explain is theirs */
         double wait = l->mean[DRY_STAGE_WAIT] - l->won[DRY_WITHOUT_SLOW] - l->won[DRY_WITHOUT_DATA] -
-                      l->won[DRY_WITHOUT_COPY];
+                      l->won[DRY_WITHOUT_COPY] - e->small_idle;
 
         e->small_fixed = fmax(0, fmax(wait, l->won[DRY_WITHOUT_PLAN])) + l->mean[DRY_STAGE_REDUCE] +
                          l->mean[DRY_STAGE_OPTIMIZER];
         if (rows < DRY_ROW_MULTIPLE * l->micros)
             e->small_fixed += fmax(0, l->won[DRY_WITHOUT_PADDING]);
+        /* estimates all: they cannot be more than the steps less their computing */
+        e->small_fixed = fmin(e->small_fixed, fmax(0, l->wall - compute - e->small_idle));
     }
     add(v, DRY_CAUSE_SMALL, (e->small_compute + e->small_idle + e->small_fixed) / l->wall);
 }
@@ -188,6 +190,11 @@ const char *dry_cause_name(enum dry_cause c)
     return names[c];
 }
 
+const char *dry_finding_name(const struct dry_finding *f)
+{
+    return f->cause == DRY_CAUSE_HEALTHY && !(f->share > 0) ? "none" : dry_cause_name(f->cause);
+}
+
 /* Words into lines of at most 96 columns, each indented. */
 static void paragraph(FILE *out, const char *text)
 {
@@ -213,7 +220,7 @@ void dry_verdict_print(FILE *out, const struct dry_verdict *v)
         const struct dry_finding *f = &v->finding[i];
 
         if (f->cause == DRY_CAUSE_HEALTHY)
-            fprintf(out, "verdict: healthy\n");
+            fprintf(out, "verdict: %s\n", dry_finding_name(f));
         else
             fprintf(out, "%s %s, %.0f %% of %s\n", i == 0 ? "verdict:" : "also:", names[f->cause],
                     100 * f->share, f->cause == DRY_CAUSE_STARTUP ? "the wall-clock" : "the steps' time");
@@ -229,8 +236,8 @@ json_t *dry_verdict_json(const struct dry_verdict *v)
     for (int i = 0; list && i < v->findings; i++) {
         const struct dry_finding *f = &v->finding[i];
 
-        if (json_array_append_new(list, json_pack("{s:s, s:f, s:s, s:s}", "cause", names[f->cause], "share",
-                                                  f->share, "fact", f->fact, "advice", f->advice))) {
+        if (json_array_append_new(list, json_pack("{s:s, s:f, s:s, s:s}", "cause", dry_finding_name(f),
+                                                  "share", f->share, "fact", f->fact, "advice", f->advice))) {
             json_decref(list);
             return NULL;
         }

@@ -40,6 +40,8 @@ struct dry_verdict {
  * not counted). INPUT for a run without an account. */
 enum dry_status dry_verdict_make(const struct dry_history *h, struct dry_verdict *v);
 const char *dry_cause_name(enum dry_cause c); /* "data wait", "slow rank" ... */
+/* Local. The same; "none" for a start without a step, of which nothing can be said. */
+const char *dry_finding_name(const struct dry_finding *f);
 /* Local. As plain sentences, a finding a paragraph. */
 void dry_verdict_print(FILE *out, const struct dry_verdict *v);
 json_t *dry_verdict_json(const struct dry_verdict *v);
