@@ -10,7 +10,8 @@
 
 /* Functions so marked are compiled twice on x86-64, for AVX2 and for the baseline, and chosen at load.
  * Neither has fused multiply-add, so element-wise results are the same on both. */
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__)
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
+    !defined(__SANITIZE_THREAD__)
 #define DRY_CPU_VECTOR __attribute__((noinline, target_clones("avx2", "default")))
 #else
 #define DRY_CPU_VECTOR __attribute__((noinline))
