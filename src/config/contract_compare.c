@@ -120,66 +120,6 @@ static void refuse_batch(const struct dry_contract *then, const struct dry_contr
               root);
 }
 
-/* The command line as it would state the run's own batch and cut. 0, or -1 for lack of memory. */
-static int keeping_command(const struct dry_config *c, int ranks, const struct dry_contract *then,
-                           struct dry_buffer *b)
-{
-    static const char *const drop[] = {"gradient-accumulation-steps", "effective-batch",
-                                       "per-device-batch-size", "micro-batch-tokens", NULL};
-    int accumulated = dry_config_origin(c, "gradient-accumulation-steps") == DRY_ORIGIN_FILE,
-        by_records = dry_config_origin(c, "per-device-batch-size") == DRY_ORIGIN_FILE,
-        by_tokens = dry_config_origin(c, "micro-batch-tokens") == DRY_ORIGIN_FILE;
-    char add[192];
-
-    /* what a file says is undone on the command line */
-    snprintf(add, sizeof add, "%s--effective-batch %lld %s %lld%s",
-             accumulated ? "--gradient-accumulation-steps 0 " : "", (long long)then->effective_batch,
-             then->micro_records ? "--per-device-batch-size" : "--micro-batch-tokens",
-             (long long)(then->micro_records ? then->micro_records : then->micro_tokens),
-             then->micro_records && by_tokens     ? " --micro-batch-tokens 0"
-             : !then->micro_records && by_records ? " --per-device-batch-size 0"
-                                                  : "");
-    return dry_values_command(c, ranks, drop, add, b);
-}
-
-enum dry_status dry_contract_ways(const struct dry_config *c, int ranks, const struct dry_contract *then,
-                                  const struct dry_contract *now)
-{
-    static const char *const none[] = {NULL};
-    double ratio = (double)now->effective_batch / (double)then->effective_batch;
-    struct dry_buffer keep = {0}, change = {0};
-    char rate[32], linear[32], root[32];
-    enum dry_status status = DRY_ERR_MEMORY;
-
-    if (keeping_command(c, ranks, then, &keep) != 0 ||
-        dry_values_command(c, ranks, none, "--accept-batch-change keep", &change) != 0)
-        goto out;
-    dry_rate_text(then->learning_rate, rate);
-    dry_rate_text(then->learning_rate * ratio, linear);
-    dry_rate_text(then->learning_rate * sqrt(ratio), root);
-    dry_error_more("%s", keep.data);
-    dry_error_more("    keeps the contract: %lld record%s per step, %lld step%s per epoch, learning rate %s",
-                   (long long)then->effective_batch, dry_plural(then->effective_batch),
-                   (long long)then->steps_per_epoch, dry_plural(then->steps_per_epoch), rate);
-    dry_error_more("%s", change.data);
-    dry_error_more(
-        "    changes it from here on: %lld record%s per step, %lld step%s per epoch, learning rate %s; "
-        "with linear in place of keep %s, with sqrt %s",
-        (long long)now->effective_batch, dry_plural(now->effective_batch), (long long)now->steps_per_epoch,
-        dry_plural(now->steps_per_epoch), rate, linear, root);
-    status = DRY_OK;
-out:
-    dry_buffer_reset(&keep);
-    dry_buffer_reset(&change);
-    return status;
-}
-
-int dry_contract_same_batch(const struct dry_contract *a, const struct dry_contract *b)
-{
-    return a->effective_batch == b->effective_batch && a->micro_records == b->micro_records &&
-           a->micro_tokens == b->micro_tokens;
-}
-
 /* Non-zero when steps differ only since both runs take all their epochs. */
 static int steps_follow(const struct dry_contract *then, const struct dry_contract *now)
 {
@@ -199,6 +139,113 @@ static int follows(const struct dry_contract *then, const struct dry_contract *n
     if (strcmp(name, "epochs") == 0) /* --max-steps: the same steps take other epochs */
         return then->steps == now->steps;
     return strcmp(name, "warmup_steps") == 0 && then->steps != now->steps && steps_follow(then, now);
+}
+
+/* Options beside the batch that a command must give as the run has them, or it is refused again. */
+struct others {
+    const char *flag[sizeof fields / sizeof *fields];
+    int flags;
+    struct dry_buffer words; /* " --seed 42" */
+};
+
+static int find_others(const struct dry_contract *then, const struct dry_contract *now, struct others *o)
+{
+    int failed = 0;
+
+    *o = (struct others){.flags = 0};
+    for (const struct dry_contract_field *f = fields; f->name && !failed; f++) {
+        char text[32];
+
+        if (equal(then, now, f) || !f->remedy || strncmp(f->remedy, "--", 2) != 0 ||
+            follows(then, now, f->name))
+            continue;
+        value_text(then, f, text);
+        o->flag[o->flags++] = f->remedy + 2;
+        failed = dry_buffer_printf(&o->words, " %s %s", f->remedy, text);
+    }
+    return failed;
+}
+
+/* The command line as it would state the run's own batch and cut. 0, or -1 for lack of memory. */
+static int keeping_command(const struct dry_config *c, int ranks, const struct dry_contract *then,
+                           const struct others *o, struct dry_buffer *b)
+{
+    const char *drop[5 + sizeof o->flag / sizeof *o->flag] = {
+        "gradient-accumulation-steps", "effective-batch", "per-device-batch-size", "micro-batch-tokens"};
+    int accumulated = dry_config_origin(c, "gradient-accumulation-steps") == DRY_ORIGIN_FILE,
+        by_records = dry_config_origin(c, "per-device-batch-size") == DRY_ORIGIN_FILE,
+        by_tokens = dry_config_origin(c, "micro-batch-tokens") == DRY_ORIGIN_FILE;
+    struct dry_buffer add = {0};
+    int failed;
+
+    memcpy(drop + 4, o->flag, (size_t)o->flags * sizeof *drop);
+    /* what a file says is undone on the command line */
+    failed = dry_buffer_printf(&add, "%s--effective-batch %lld %s %lld%s%s",
+                               accumulated ? "--gradient-accumulation-steps 0 " : "",
+                               (long long)then->effective_batch,
+                               then->micro_records ? "--per-device-batch-size" : "--micro-batch-tokens",
+                               (long long)(then->micro_records ? then->micro_records : then->micro_tokens),
+                               then->micro_records && by_tokens     ? " --micro-batch-tokens 0"
+                               : !then->micro_records && by_records ? " --per-device-batch-size 0"
+                                                                    : "",
+                               o->flags ? o->words.data : "") ||
+             dry_values_command(c, ranks, drop, add.data, b);
+    dry_buffer_reset(&add);
+    return failed;
+}
+
+/* And as it would take the new ones. */
+static int changing_command(const struct dry_config *c, int ranks, const struct others *o,
+                            struct dry_buffer *b)
+{
+    const char *drop[1 + sizeof o->flag / sizeof *o->flag] = {NULL};
+    struct dry_buffer add = {0};
+    int failed;
+
+    memcpy(drop, o->flag, (size_t)o->flags * sizeof *drop);
+    failed = dry_buffer_printf(&add, "--accept-batch-change keep%s", o->flags ? o->words.data : "") ||
+             dry_values_command(c, ranks, drop, add.data, b);
+    dry_buffer_reset(&add);
+    return failed;
+}
+
+enum dry_status dry_contract_ways(const struct dry_config *c, int ranks, const struct dry_contract *then,
+                                  const struct dry_contract *now)
+{
+    double ratio = (double)now->effective_batch / (double)then->effective_batch;
+    struct dry_buffer keep = {0}, change = {0};
+    struct others others;
+    char rate[32], linear[32], root[32];
+    enum dry_status status = DRY_ERR_MEMORY;
+
+    if (find_others(then, now, &others) != 0 || keeping_command(c, ranks, then, &others, &keep) != 0 ||
+        changing_command(c, ranks, &others, &change) != 0)
+        goto out;
+    dry_rate_text(then->learning_rate, rate);
+    dry_rate_text(then->learning_rate * ratio, linear);
+    dry_rate_text(then->learning_rate * sqrt(ratio), root);
+    dry_error_more("%s", keep.data);
+    dry_error_more("    keeps the contract: %lld record%s per step, %lld step%s per epoch, learning rate %s",
+                   (long long)then->effective_batch, dry_plural(then->effective_batch),
+                   (long long)then->steps_per_epoch, dry_plural(then->steps_per_epoch), rate);
+    dry_error_more("%s", change.data);
+    dry_error_more(
+        "    changes it from here on: %lld record%s per step, %lld step%s per epoch, learning rate %s; "
+        "with linear in place of keep %s, with sqrt %s",
+        (long long)now->effective_batch, dry_plural(now->effective_batch), (long long)now->steps_per_epoch,
+        dry_plural(now->steps_per_epoch), rate, linear, root);
+    status = DRY_OK;
+out:
+    dry_buffer_reset(&keep);
+    dry_buffer_reset(&change);
+    dry_buffer_reset(&others.words);
+    return status;
+}
+
+int dry_contract_same_batch(const struct dry_contract *a, const struct dry_contract *b)
+{
+    return a->effective_batch == b->effective_batch && a->micro_records == b->micro_records &&
+           a->micro_tokens == b->micro_tokens;
 }
 
 static enum dry_status accept_batch(const struct dry_contract *then, const struct dry_contract *now,

@@ -222,7 +222,7 @@ static void idle(struct teller *t)
 
     FACT(t, "A step has %.3g micro-batch%s for %d ranks: %.3g of them have nothing to do.", micros,
          micros > 1 ? "es" : "", l->ranks, l->idle);
-    ADVICE(t, "Start %d rank%s, which take as long", enough, dry_plural(enough));
+    ADVICE(t, "Start %d rank%s, which take%s as long", enough, dry_plural(enough), enough == 1 ? "s" : "");
     if (tokens > 0)
         ADVICE(t, ", or cut the step into smaller micro-batches (--micro-batch-tokens %lld in a new run)",
                (long long)fmax(16, floor((double)tokens * micros / l->ranks)));

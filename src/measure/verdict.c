@@ -47,6 +47,7 @@ static const double limit[DRY_CAUSES] = {
 enum {
     FEW_RECORDS = 4,  /* of a rank in a step, at most: too few to even out shares and to pay for meeting */
     FEW_IN_MICRO = 2, /* and of a micro-batch, which could hold more */
+    FEW_STEPS = 5,    /* steady ones, at least, for what a single moment can be */
     STARTUP_LEADS_AT = 75 /* percent of the wall-clock: see rank_of() */
 };
 static const double slow_factor = 1.12;  /* times the median's seconds for the same work */
@@ -133,7 +134,8 @@ static void judge_steps(struct dry_verdict *v, const struct dry_look *l, struct 
     }
     if (l->padded - l->tokens >= DRY_ROW_MULTIPLE * l->micros) /* more than rounding */
         add(v, DRY_CAUSE_PADDING, l->won[DRY_WITHOUT_PADDING] / wall);
-    add(v, DRY_CAUSE_UNEXPLAINED, l->most[DRY_STAGE_UNEXPLAINED] / wall);
+    if (l->steps >= FEW_STEPS) /* in fewer, one moment in which the system ran something else is as much */
+        add(v, DRY_CAUSE_UNEXPLAINED, l->most[DRY_STAGE_UNEXPLAINED] / wall);
 }
 
 static void judge_start(struct dry_verdict *v, const struct dry_look *l)
