@@ -106,6 +106,12 @@ enum dry_status dry_command_compare(const struct dry_call *call)
         c.run[r].folder = call->positional[r];
     for (int r = 0; r < c.runs && !status; r++)
         status = dry_history_open(c.run[r].folder, &c.run[r].h);
+    for (int r = 0; r < c.runs && !status; r++)
+        if (!json_is_object(json_object_get(c.run[r].h->run, "contract"))) {
+            dry_error("%s/run.json: has no contract (key \"contract\"), so what this run did is not known",
+                      c.run[r].folder);
+            status = DRY_ERR_INPUT;
+        }
     if (!status)
         warn_of_same(&c);
     if (!status)
