@@ -314,6 +314,43 @@ static enum dry_status look_at_cache(json_t *const *run, struct dry_differences 
     return status;
 }
 
+/* The compiler's flags, on which roundings depend, as configure told them; 0: a run that does not tell. */
+static int flags_of(const json_t *run, char *text, size_t size)
+{
+    static const char label[] = "flags ";
+    const char *line = json_string_value(at(run, "build", "configured"));
+
+    while (line && strncmp(line, label, strlen(label)) != 0) {
+        line = strchr(line, '\n');
+        line += line != NULL;
+    }
+    if (!line)
+        return 0;
+    line += strlen(label);
+    line += strspn(line, " ");
+    snprintf(text, size, "\"%.*s\"", (int)strcspn(line, "\n"), line);
+    return 1;
+}
+
+static enum dry_status look_at_flags(json_t *const *run, struct dry_differences *d)
+{
+    char(*text)[512] = dry_alloc((size_t)d->runs, sizeof *text, "a difference");
+    const char **list = dry_alloc((size_t)d->runs, sizeof *list, "a difference");
+    enum dry_status status = text && list ? DRY_OK : DRY_ERR_MEMORY;
+    int differs = 0, known = 1;
+
+    for (int r = 0; r < d->runs && !status; r++) {
+        list[r] = text[r];
+        known = known && flags_of(run[r], text[r], sizeof text[r]);
+        differs = differs || (known && strcmp(text[r], text[0]) != 0);
+    }
+    if (!status && known && differs)
+        status = dry_differ_add(d, DRY_DIFFER_VERSIONS, "compiler flags", list);
+    dry_free(text);
+    dry_free(list);
+    return status;
+}
+
 static enum dry_status look_at_versions(json_t *const *run, struct dry_differences *d)
 {
     static const char *const build[] = {"drydock", "revision", "compiler"};
@@ -325,6 +362,8 @@ static enum dry_status look_at_versions(json_t *const *run, struct dry_differenc
 
     for (size_t i = 0; i < sizeof build / sizeof *build && !status; i++)
         status = look_at(run, d, DRY_DIFFER_VERSIONS, build[i], "build", build[i], &differs);
+    if (!status)
+        status = look_at_flags(run, d);
     for (int r = 0; r < d->runs && !status; r++)
         if (json_is_object(json_object_get(run[r], "libraries")) &&
             json_object_update(libraries, json_object_get(run[r], "libraries")))
