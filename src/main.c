@@ -76,8 +76,8 @@ static int answer_at_once(int argc, char **argv, int *status)
         topic = first;
     else
         return 0;
-    if (!is_first()) {
-        *status = argc > 1 ? EXIT_SUCCESS : dry_status_exit(DRY_ERR_USAGE);
+    if (!is_first()) { /* a launcher kills the first for a status of the others, before it has spoken */
+        *status = EXIT_SUCCESS;
         return 1;
     }
     if (topic)
@@ -210,8 +210,8 @@ int main(int argc, char **argv)
         dry_log_discard();
         dry_log_defer(0);
     }
-    if (!command)
-        return dry_status_exit(DRY_ERR_USAGE);
+    if (!command) /* the first says it, with the status: a launcher kills it for a status of the others */
+        return is_first() ? dry_status_exit(DRY_ERR_USAGE) : EXIT_SUCCESS;
     if (command->alone && !is_first())
         return EXIT_SUCCESS;
     if (!command->alone)
