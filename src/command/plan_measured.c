@@ -195,6 +195,8 @@ enum dry_status dry_plan_measured_make(const struct dry_plan_subject *s, struct 
         if (!status)
             status = foretell(s, &m, n);
     }
+    if (s->ranks > MOST_RANKS && !status)
+        status = foretell(s, &m, s->ranks);
     m.validation = s->validation && !(m.model.validation > 0);
     dry_free(scale);
     dry_free(run);
@@ -219,6 +221,9 @@ static void print_origin(FILE *out, const struct dry_plan_subject *s, const stru
         fprintf(out,
                 "  one rank was measured: what more ranks take is predicted from this host's memory, %s/s\n",
                 dry_words_bytes(m->model.bandwidth).text);
+    else
+        fprintf(out, "  more ranks are taken to sit on further hosts, at most %d on each as measured\n",
+                m->model.together);
     if (m->validation)
         fprintf(out, "  validation was not measured and is not in these times\n");
 }

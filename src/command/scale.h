@@ -26,6 +26,7 @@ struct dry_scale_run {
 /* Rank counts for which the whole training is foretold. */
 struct dry_scale_forecast {
     int ranks, measured;
+    double load; /* of the most loaded rank, by the plan of all data */
     double step, hours, epoch_hours;
 };
 
@@ -75,6 +76,8 @@ enum dry_status dry_scale_manifest(struct dry_scale *s);
 enum dry_status dry_scale_run(struct dry_scale *s, int i);
 /* Local, rank 0. Reads the folders of the runs back into rows and fits the model. INPUT: no row is left. */
 enum dry_status dry_scale_rows(struct dry_scale *s);
+/* Local. Checkpoints of the whole training: at its own interval, and after the last step. */
+int64_t dry_scale_saves(const struct dry_scale *s);
 
 /* scale_verdict.c. Local, rank 0: forecasts for the whole data, and the sentences. MEMORY. */
 enum dry_status dry_scale_verdict(struct dry_scale *s);

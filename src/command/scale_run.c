@@ -230,6 +230,23 @@ static const char *compare(const struct dry_scale *s, const struct dry_scale_run
     return NULL;
 }
 
+/* What belongs to a short run on purpose is no cause of the training: it starts, and saves more often than
+ * the training will. What the training's own checkpoints cost is told apart. */
+static void leave_out(struct dry_history *h)
+{
+    for (size_t i = 0; i < h->rows; i++) {
+        struct dry_history_row *w = &h->row[i];
+
+        for (int k = 0; k < DRY_STAGES; k++) {
+            if (k != DRY_STAGE_STARTUP && k != DRY_STAGE_TOKENISE && k != DRY_STAGE_CHECKPOINT &&
+                k != DRY_STAGE_VALIDATION)
+                continue;
+            w->seconds -= w->stage[k];
+            w->stage[k] = 0;
+        }
+    }
+}
+
 static enum dry_status read_row(struct dry_scale *s, struct dry_scale_run *r)
 {
     struct dry_account_range range = {.start = -1, .first = s->first};
@@ -240,8 +257,10 @@ static enum dry_status read_row(struct dry_scale *s, struct dry_scale_run *r)
 
     if (!status)
         status = dry_account_make(h, &range, &row->account);
-    if (!status)
+    if (!status) {
+        leave_out(h);
         status = dry_verdict_make(h, &row->verdict);
+    }
     if (!status)
         status = dry_plan_shares_of(s->part_plan, s->first, s->call->config->steps, r->ranks, &share);
     if (!status) {
@@ -264,16 +283,21 @@ static enum dry_status read_row(struct dry_scale *s, struct dry_scale_run *r)
     return status;
 }
 
-/* Seconds a step as the training will have them, and the rows against the smallest. */
-static void derive(struct dry_scale *s)
+int64_t dry_scale_saves(const struct dry_scale *s)
 {
     int64_t interval = s->call->config->checkpoint_interval;
 
+    return interval > 0 ? dry_pieces(s->contract.steps, interval) : 1;
+}
+
+/* Seconds a step as the training will have them, and the rows against the smallest. */
+static void derive(struct dry_scale *s)
+{
     for (int i = 0; i < s->rows; i++) {
         struct dry_scale_run *r = &s->run[s->of[i]], *first = &s->run[s->of[0]];
         struct dry_scaling_parts p = dry_scaling_parts(&s->row[i]);
 
-        r->checkpoint = p.checkpoint / (double)(interval > 0 ? interval : s->contract.steps);
+        r->checkpoint = p.checkpoint * (double)dry_scale_saves(s) / (double)s->contract.steps;
         r->step = p.arrive + p.reduce + p.fixed + r->checkpoint;
         r->speedup = first->step * first->ranks / r->step;
         r->efficiency = r->speedup / r->ranks;

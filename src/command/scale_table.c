@@ -261,10 +261,11 @@ void dry_scale_print(FILE *out, const struct dry_scale *s)
     fprintf(
         out,
         "scale: %lld records of %s, %lld steps on each rank count, of them the last %lld counted\n"
-        "checkpoints counted as at --checkpoint-interval %lld; effective batch %lld on every rank count\n\n",
+        "checkpoints counted as in the training: %lld in its %s steps; effective batch %lld on every rank "
+        "count\n\n",
         (long long)s->part_contract.records, c->data, (long long)c->steps,
-        (long long)(c->steps - s->first + 1), (long long)c->checkpoint_interval,
-        (long long)s->contract.effective_batch);
+        (long long)(c->steps - s->first + 1), (long long)dry_scale_saves(s),
+        dry_words_count((double)s->contract.steps).text, (long long)s->contract.effective_batch);
     for (int i = 0; i < s->rows; i += COLUMNS) {
         struct block b = {.out = out, .s = s, .from = i, .to = i + COLUMNS < s->rows ? i + COLUMNS : s->rows};
 

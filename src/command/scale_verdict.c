@@ -32,7 +32,7 @@ static enum dry_status say(struct dry_scale *s, const char *format, ...)
 static enum dry_status say(struct dry_scale *s, const char *format, ...)
 {
     struct dry_buffer b = {0};
-    char text[1024];
+    char text[1280];
     va_list ap;
 
     va_start(ap, format);
@@ -60,14 +60,14 @@ static struct dry_words ranks_text(int n)
 static enum dry_status foretell(struct dry_scale *s, int ranks)
 {
     int64_t epoch = s->contract.steps_per_epoch, walked = dry_smaller(epoch, WALKED);
-    int64_t interval = s->call->config->checkpoint_interval, steps = s->contract.steps;
+    int64_t steps = s->contract.steps;
     struct dry_scale_forecast *f = &s->forecast[s->forecasts];
     struct dry_plan_share share;
     enum dry_status status = dry_plan_shares_of(s->plan, 1, dry_smaller(walked, steps), ranks, &share);
 
     if (status)
         return status;
-    *f = (struct dry_scale_forecast){.ranks = ranks};
+    *f = (struct dry_scale_forecast){.ranks = ranks, .load = share.load};
     for (int i = 0; i < s->rows; i++) {
         const struct dry_scaling_row *row = &s->row[i];
 
@@ -78,7 +78,7 @@ static enum dry_status foretell(struct dry_scale *s, int ranks)
     }
     if (!f->measured)
         f->step = dry_scaling_seconds(&s->model, ranks, share.load) +
-                  s->model.checkpoint / (double)(interval > 0 ? interval : steps);
+                  s->model.checkpoint * (double)dry_scale_saves(s) / (double)steps;
     f->hours = f->step * (double)steps / 3600;
     f->epoch_hours = f->step * (double)epoch / 3600;
     s->forecasts++;
@@ -186,6 +186,23 @@ static enum dry_status say_lost(struct dry_scale *s)
     return status;
 }
 
+/* The first rank count that has more threads on a host than cores. */
+static enum dry_status say_crowd(struct dry_scale *s)
+{
+    for (int i = 0; i < s->rows; i++) {
+        struct dry_crowd c;
+
+        if (dry_history_crowded(s->run[s->of[i]].run, &c))
+            return say(
+                s,
+                "From %s on, ranks share cores: %d of them compute with %d threads on the %d core%s of host "
+                "%s. That cannot be faster than a rank on each core, and says little of ranks that have "
+                "cores of their own.",
+                ranks_text(s->row[i].ranks).text, c.ranks, c.threads, c.cores, dry_plural(c.cores), c.host);
+    }
+    return DRY_OK;
+}
+
 static enum dry_status say_bits(struct dry_scale *s)
 {
     const char *first = s->run[s->of[0]].adapter;
@@ -232,54 +249,72 @@ static enum dry_status say_hours(struct dry_scale *s)
     if (s->smallest < 0)
         return say(s,
                    "No number of ranks up to %d meets %g hours (--target-hours): the best of them, %d, takes "
-                   "%s by the model.",
-                   s->forecast[s->forecasts - 1].ranks, target, best->ranks, hours_text(best->hours).text);
+                   "%s (%s).",
+                   s->forecast[s->forecasts - 1].ranks, target, best->ranks, hours_text(best->hours).text,
+                   best->measured ? "from its measured step" : "by the model, not measured");
     f = &s->forecast[s->smallest];
     return say(s, "The smallest number of ranks that meets %g hours (--target-hours) is %d: %s (%s).", target,
                f->ranks, hours_text(f->hours).text,
                f->measured ? "from its measured step" : "by the model, not measured");
 }
 
-/* Findings that belong to a short run on purpose: it starts, and saves more often than the training will. */
-static int of_the_run(enum dry_cause cause)
-{
-    return cause != DRY_CAUSE_STARTUP && cause != DRY_CAUSE_CHECKPOINT && cause != DRY_CAUSE_VALIDATION;
-}
-
-static enum dry_status say_dominant(struct dry_scale *s)
-{
-    const struct dry_scaling_row *row = &s->row[s->rows - 1];
-    const struct dry_verdict *v = &row->verdict;
-
-    for (int i = 0; i < v->findings; i++) {
-        const struct dry_finding *f = &v->finding[i];
-
-        if (!of_the_run(f->cause))
-            continue;
-        if (f->cause == DRY_CAUSE_HEALTHY)
-            return say(s, "On %s: %s", ranks_text(row->ranks).text, f->fact);
-        return say(s, "To change first, on %s: %s (%s of the time at most): %s %s",
-                   ranks_text(row->ranks).text, dry_cause_name(f->cause), dry_words_share(f->share).text,
-                   f->fact, f->advice);
-    }
-    return say(s, "On %s nothing but computing is worth a change.", ranks_text(row->ranks).text);
-}
-
-static enum dry_status say_checkpoint(struct dry_scale *s)
+/* The run's verdict is of steps without checkpoints; its share here of steps with them. */
+static enum dry_status say_dominant(struct dry_scale *s, int first)
 {
     const struct dry_scale_run *r = &s->run[s->of[s->rows - 1]];
-    int64_t interval = s->call->config->checkpoint_interval, wanted;
-    double each = s->model.checkpoint;
+    const struct dry_finding *f = &s->row[s->rows - 1].verdict.finding[0];
 
-    if (interval == 0 || !(r->checkpoint > WORTH * r->step))
+    char without[64] = "";
+
+    if (f->cause == DRY_CAUSE_HEALTHY)
+        return say(s, "On %s: %s", ranks_text(r->ranks).text, f->fact);
+    if (r->checkpoint > WORTH * r->step)
+        snprintf(without, sizeof without, ", %.1f %% of a step without checkpoints", 100 * f->share);
+    return say(s, "%s, on %s: %s (%s of the time at most%s): %s %s", first ? "To change first" : "Then",
+               ranks_text(r->ranks).text, dry_cause_name(f->cause),
+               dry_words_share(f->share * (1 - r->checkpoint / r->step)).text, without, f->fact, f->advice);
+}
+
+static enum dry_status say_checkpoint(struct dry_scale *s, int first)
+{
+    const struct dry_scale_run *r = &s->run[s->of[s->rows - 1]];
+    double each = dry_scaling_parts(&s->row[s->rows - 1]).checkpoint, rest = r->step - r->checkpoint;
+    double steps = (double)s->contract.steps, saves = (double)dry_scale_saves(s);
+    double wanted = fmin(steps, ceil(each / (0.01 * rest))), then = each * ceil(steps / wanted) / steps;
+    struct dry_words count = dry_words_count(saves);
+
+    if (!(r->checkpoint > WORTH * r->step))
         return DRY_OK;
-    wanted = (int64_t)ceil(each / (0.01 * (r->step - r->checkpoint)));
+    if (!(saves > ceil(steps / wanted)))
+        return say(
+            s,
+            "%sA checkpoint takes %s on %s, which is %s of the time with %s in %s step%s: a longer training "
+            "dilutes it; faster storage under --output makes it shorter.",
+            first ? "To change first: " : "", dry_words_seconds(each).text, ranks_text(r->ranks).text,
+            dry_words_share(r->checkpoint / r->step).text, count.text, dry_words_count(steps).text,
+            dry_plural(s->contract.steps));
     return say(
         s,
-        "A checkpoint takes %s, which is %s of a step at --checkpoint-interval %lld: --checkpoint-interval "
-        "%lld would bring that down to 1 %%; faster storage under --output would too.",
-        dry_words_seconds(each).text, dry_words_share(r->checkpoint / r->step).text, (long long)interval,
-        (long long)wanted);
+        "%sA checkpoint takes %s on %s, which is %s of the time at --checkpoint-interval %lld (%s in %s "
+        "steps): --checkpoint-interval %.0f would make it %s; faster storage under --output would "
+        "help, too.",
+        first ? "To change first: " : "", dry_words_seconds(each).text, ranks_text(r->ranks).text,
+        dry_words_share(r->checkpoint / r->step).text, (long long)s->call->config->checkpoint_interval,
+        count.text, dry_words_count(steps).text, wanted, dry_words_share(then / (rest + then)).text);
+}
+
+/* What could win most comes first. */
+static enum dry_status say_causes(struct dry_scale *s)
+{
+    const struct dry_scale_run *r = &s->run[s->of[s->rows - 1]];
+    const struct dry_finding *f = &s->row[s->rows - 1].verdict.finding[0];
+    double saving = r->checkpoint / r->step;
+    int before = saving > WORTH && (f->cause == DRY_CAUSE_HEALTHY || saving > f->share * (1 - saving));
+    enum dry_status status = before ? say_checkpoint(s, 1) : say_dominant(s, 1);
+
+    if (status)
+        return status;
+    return before ? say_dominant(s, 0) : say_checkpoint(s, 0);
 }
 
 /* A larger cut that memory would take. */
@@ -294,42 +329,58 @@ static enum dry_status say_cut(struct dry_scale *s)
                                      .ranks = s->row[s->rows - 1].ranks};
     struct dry_plan_report *report = NULL;
     struct dry_plan_larger l;
+    char shared[128] = "";
     enum dry_status status = dry_plan_report_create(&about, &report);
 
     if (!status && dry_plan_report_larger(report, s->row[s->rows - 1].together, &l)) {
-        status =
-            say(s,
-                "Memory would take a larger micro-batch: %lld %s in place of %lld need %s of the %s left%s; "
-                "a step then has %.1f micro-batches in place of %.1f, and %s share them to %s. It is another "
-                "contract, so choose before the training begins.",
-                (long long)(l.micro_records ? l.micro_records : l.micro_tokens),
-                l.micro_records ? "records" : "tokens",
-                (long long)(l.micro_records ? s->contract.micro_records : s->contract.micro_tokens),
-                dry_words_bytes((double)l.memory).text, dry_words_bytes((double)l.room).text,
-                l.room_is_shared ? " on this host, for each rank" : " on a GPU", l.micros, l.micros_now,
-                ranks_text(s->row[s->rows - 1].ranks).text, dry_words_share(l.balance).text);
+        if (about.ranks > 1)
+            snprintf(shared, sizeof shared, ", and %s share them to %s", ranks_text(about.ranks).text,
+                     dry_words_share(l.balance).text);
+        status = say(
+            s,
+            "Memory would take a larger micro-batch: %lld %s in place of %lld need %s of the %s left%s; "
+            "a step then has %.1f micro-batches in place of %.1f%s. It is another "
+            "contract, so choose before the training begins.",
+            (long long)(l.micro_records ? l.micro_records : l.micro_tokens),
+            l.micro_records ? "records" : "tokens",
+            (long long)(l.micro_records ? s->contract.micro_records : s->contract.micro_tokens),
+            dry_words_bytes((double)l.memory).text, dry_words_bytes((double)l.room).text,
+            l.room_is_shared ? " on this host, for each rank" : " on a GPU", l.micros, l.micros_now, shared);
     }
     dry_plan_report_destroy(report);
     return status;
+}
+
+/* Side by side they share their hosts as the ranks of one training do. */
+static double side_by_side(const struct dry_scale *s, const struct dry_scale_forecast *half, int all)
+{
+    const struct dry_scaling_model *m = &s->model;
+    int more =
+        (all < m->together ? all : m->together) - (half->ranks < m->together ? half->ranks : m->together);
+
+    return half->hours + m->compute * m->contention * more * half->load * (double)s->contract.steps / 3600;
 }
 
 static enum dry_status say_two(struct dry_scale *s)
 {
     int n = s->row[s->rows - 1].ranks;
     const struct dry_scale_forecast *all = forecast_of(s, n), *half = n % 2 ? NULL : forecast_of(s, n / 2);
+    double hours;
 
     if (!half && n > 2) { /* of an odd number one less */
         all = forecast_of(s, n - 1);
         half = forecast_of(s, (n - 1) / 2);
     }
-    if (!all || !half || !(2 * all->hours > half->hours * 1.01))
+    if (!all || !half)
         return DRY_OK;
-    return say(
-        s,
-        "Two trainings side by side on %s each take %s; one after the other on %d they take %s: side by "
-        "side is %.2f times as fast for both (drydock sweep).",
-        ranks_text(half->ranks).text, hours_text(half->hours).text, all->ranks,
-        hours_text(2 * all->hours).text, 2 * all->hours / half->hours);
+    hours = side_by_side(s, half, all->ranks);
+    if (!(2 * all->hours > hours * 1.01))
+        return DRY_OK;
+    return say(s,
+               "Two trainings side by side on %s each would take %s by the model; one after the other on %d "
+               "they take %s: side by side is %.2f times as fast for both (drydock sweep).",
+               ranks_text(half->ranks).text, hours_text(hours).text, all->ranks,
+               hours_text(2 * all->hours).text, 2 * all->hours / hours);
 }
 
 static enum dry_status say_model(struct dry_scale *s)
@@ -361,7 +412,13 @@ static enum dry_status say_model(struct dry_scale *s)
             fabs(m->left_out_error) <= TRUSTED ? "."
                                                : ", so do not build on rank counts that were not measured.");
     }
-    return status;
+    if (status || m->predicted)
+        return status;
+    return say(
+        s,
+        "What is predicted for more ranks takes at most %d of them on a host, and further hosts like it%s.",
+        m->together,
+        s->row[s->rows - 1].ranks > m->together ? "" : "; a network between hosts was not measured");
 }
 
 enum dry_status dry_scale_verdict(struct dry_scale *s)
@@ -373,13 +430,13 @@ enum dry_status dry_scale_verdict(struct dry_scale *s)
     if (!status)
         status = say_lost(s);
     if (!status)
+        status = say_crowd(s);
+    if (!status)
         status = say_bits(s);
     if (!status)
         status = say_hours(s);
     if (!status)
-        status = say_dominant(s);
-    if (!status)
-        status = say_checkpoint(s);
+        status = say_causes(s);
     if (!status)
         status = say_cut(s);
     if (!status)

@@ -141,10 +141,21 @@ static double throttled_of(const struct dry_history_sample *s)
 
 /* ---- the causes ---- */
 
+/* Ranks that take cores from each other. */
+static void crowded(struct teller *t, const struct dry_crowd *c)
+{
+    ADVICE(t,
+           "The %d ranks on host %s compute with %d threads on its %d core%s and take them from each other: "
+           "start fewer there, or give each rank fewer threads (OMP_NUM_THREADS).",
+           c->ranks, c->host, c->threads, c->cores, dry_plural(c->cores));
+}
+
 static void healthy(struct teller *t)
 {
     const struct dry_look *l = t->l;
-    double wait = percent(l->mean[DRY_STAGE_WAIT] + l->mean[DRY_STAGE_REDUCE] - l->reduce, l->wall);
+    double inside = fmax(0, percent(l->mean[DRY_STAGE_REDUCE] - l->reduce, l->wall));
+    double wait = percent(l->mean[DRY_STAGE_WAIT], l->wall) + inside;
+    struct dry_crowd crowd;
     char step[TEXT];
 
     if (l->steps == 0) {
@@ -155,18 +166,23 @@ static void healthy(struct teller *t)
          100 * t->f->share, percent(l->mean[DRY_STAGE_FORWARD], l->wall),
          percent(l->mean[DRY_STAGE_BACKWARD], l->wall), seconds(l->step, step));
     if (l->ranks > 1)
-        FACT(t, ", reducing itself %.0f %%", percent(l->reduce, l->wall));
+        FACT(t, ", waiting for the slowest rank %.0f %%, reducing %.0f %%",
+             percent(l->mean[DRY_STAGE_WAIT], l->wall), percent(l->mean[DRY_STAGE_REDUCE], l->wall));
     FACT(t, "; no single thing is worth a change.");
     if (wait >= 10)
-        FACT(t,
-             " Ranks wait %.0f %% of it for each other, before the reduction and in it, now for one and now "
-             "for another.",
-             wait);
-    ADVICE(
-        t,
-        l->ranks > 1 && wait >= 10
-            ? "Such waiting comes from ranks that compete for cores, or from other processes on the machines."
-            : "What is left is computing: drydock scale measures what more ranks would bring.");
+        FACT(t, " Ranks wait %.0f %% of it for each other, now for one and now for another", wait);
+    if (wait >= 10 && inside >= 1)
+        FACT(t, ", %.0f %% inside the reduction", inside);
+    if (wait >= 10)
+        FACT(t, ".");
+    if (dry_history_crowded(t->h->run, &crowd) && l->ranks > 1) {
+        crowded(t, &crowd);
+        return;
+    }
+    ADVICE(t, wait >= 10
+                  ? "Such waiting comes from other processes on the machines, from ranks that do not get a "
+                    "core each, or from work that is unequal by chance."
+                  : "What is left is computing: drydock scale measures what more ranks would bring.");
 }
 
 /* "reading at no cost would make steps take 0.71 of their time" */
@@ -220,8 +236,8 @@ static void idle(struct teller *t)
     int enough = (int)ceil(micros - 0.25); /* a step in four may have one more */
     int64_t tokens = contract(t->h, "micro_tokens");
 
-    FACT(t, "A step has %.3g micro-batch%s for %d ranks: %.3g of them have nothing to do.", micros,
-         micros > 1 ? "es" : "", l->ranks, l->idle);
+    FACT(t, "A step has %.3g micro-batch%s for %d ranks: %.3g of them ha%s nothing to do.", micros,
+         micros > 1 ? "es" : "", l->ranks, l->idle, l->idle > 1 ? "ve" : "s");
     ADVICE(t, "Start %d rank%s, which take%s as long", enough, dry_plural(enough), enough == 1 ? "s" : "");
     if (tokens > 0)
         ADVICE(t, ", or cut the step into smaller micro-batches (--micro-batch-tokens %lld in a new run)",
@@ -349,6 +365,7 @@ static void why_slow(struct teller *t)
 {
     int r = t->l->slow;
     double throttled = sampled(t, r, 0, 0, throttled_of), mine, rest;
+    struct dry_crowd crowd;
 
     if (throttled >= throttled_often)
         FACT(t, " Its GPU is held back by heat or power in %.0f %% of its samples.", 100 * throttled);
@@ -360,6 +377,9 @@ static void why_slow(struct teller *t)
     rest = sampled(t, r, 1, 1, busy_of);
     if (!on_gpu(t->h) && mine < 0.8 * rest)
         FACT(t, " Its process gets %.0f %% of a core, the others %.0f %%.", mine, rest);
+    if (dry_history_crowded(t->h->run, &crowd))
+        FACT(t, " %d ranks share the %d core%s of host %s.", crowd.ranks, crowd.cores,
+             dry_plural(crowd.cores), crowd.host);
 }
 
 static void slow_rank(struct teller *t)

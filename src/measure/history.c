@@ -494,3 +494,23 @@ void dry_history_close(struct dry_history *h)
     dry_free(h->folder);
     dry_free(h);
 }
+
+int dry_history_crowded(const json_t *run, struct dry_crowd *c)
+{
+    const json_t *host = json_object_get(run, "host"), *devices = json_object_get(run, "devices"), *one;
+    const char *name = json_string_value(json_object_get(host, "name"));
+    size_t i;
+
+    *c = (struct dry_crowd){.host = name, .cores = (int)json_integer_value(json_object_get(host, "cores"))};
+    json_array_foreach(devices, i, one)
+    {
+        const char *there = json_string_value(json_object_get(one, "host"));
+        const char *device = json_string_value(json_object_get(one, "device"));
+
+        if (!name || !there || !device || strcmp(name, there) != 0 || strncmp(device, "cpu", 3) != 0)
+            continue;
+        c->ranks++;
+        c->threads += (int)json_integer_value(json_object_get(one, "threads"));
+    }
+    return c->cores > 0 && c->threads > c->cores;
+}

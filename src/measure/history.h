@@ -80,4 +80,13 @@ struct dry_history {
 enum dry_status dry_history_open(const char *folder, struct dry_history **h);
 void dry_history_close(struct dry_history *h); /* NULL allowed */
 
+/* A host whose ranks compute with more threads than it has cores. */
+struct dry_crowd {
+    const char *host; /* borrowed from run.json */
+    int ranks, threads, cores;
+};
+/* Local. Looks at the host that run.json describes, the first rank's, where ranks compute on CPUs. Non-zero:
+ * it is crowded. */
+int dry_history_crowded(const json_t *run, struct dry_crowd *c);
+
 #endif

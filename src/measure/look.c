@@ -21,6 +21,7 @@ enum {
     PART_STEPS = 5,    /* that a part has at least */
     PART_LEAST = 25,   /* percent of its slowness on the whole that it must show there */
     STEPS_LEAST = 75,  /* percent of the steps with work in which it must be slower than the median */
+    QUICK_PART = 10,   /* one of so many steps reduces quicker than what reducing itself takes */
     FIT_ROUNDS = 3,    /* model of the cost and factors of the ranks, each found with the other */
     SIGMA = 2          /* standard errors by which a cost must be away from nothing */
 };
@@ -251,7 +252,7 @@ static void add_stages(const struct table *t, int64_t last_step, double *reduce,
         l->validations += validation > 0;
     }
     qsort(reduce, (size_t)t->steps, sizeof *reduce, rising);
-    l->reduce = (double)t->steps * reduce[t->steps / 4];
+    l->reduce = (double)t->steps * reduce[t->steps / QUICK_PART];
 }
 
 /* ---- the lines ---- */

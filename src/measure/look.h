@@ -36,7 +36,8 @@ struct dry_look {
     double won[DRY_WITHOUTS];                /* see above */
     double last_checkpoint, last_validation; /* of them, of the rank with most: behind the run's last step */
     /* What reducing takes at every step: of the rank that needs least, in a step in which that is quick (one
-     * of four is quicker), times the steps. Longer ones wait for a rank that the system holds up. */
+     * of ten is quicker), times the steps. Longer ones wait for a rank that the system holds up: on busy
+     * cores that is half of the steps. */
     double reduce;
     int64_t checkpoints, validations; /* steps that have one */
     /* work, of all ranks */
