@@ -24,6 +24,8 @@ enum { WALKED = 2000, MOST_RANKS = 64 };
 
 /* Parts of a step over which a sentence is worth its line. */
 #define WORTH 0.02
+/* What is named first, though the ranks compute as they should, must be worth as much of the time. */
+#define FIRST 0.10
 /* A model that misses a rank count by more is not to be trusted behind the measured ones. */
 #define TRUSTED 0.10
 
@@ -309,7 +311,7 @@ static enum dry_status say_causes(struct dry_scale *s)
     const struct dry_scale_run *r = &s->run[s->of[s->rows - 1]];
     const struct dry_finding *f = &s->row[s->rows - 1].verdict.finding[0];
     double saving = r->checkpoint / r->step;
-    int before = saving > WORTH && (f->cause == DRY_CAUSE_HEALTHY || saving > f->share * (1 - saving));
+    int before = saving > (f->cause == DRY_CAUSE_HEALTHY ? FIRST : fmax(WORTH, f->share * (1 - saving)));
     enum dry_status status = before ? say_checkpoint(s, 1) : say_dominant(s, 1);
 
     if (status)
