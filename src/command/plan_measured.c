@@ -240,10 +240,10 @@ void dry_plan_measured_print(FILE *out, const struct dry_plan_subject *s, const 
                 dry_words_seconds(t->hours * 3600).text);
     }
     if (m->smallest >= 0)
-        fprintf(out, "  * this call; the fewest of these that end within %g hours: %d rank%s\n", m->target,
+        fprintf(out, "  * this call; the fewest of these that end within %.9g hours: %d rank%s\n", m->target,
                 m->time[m->smallest].ranks, dry_plural(m->time[m->smallest].ranks));
     else
-        fprintf(out, "  * this call; none of these ends within %g hours\n", m->target);
+        fprintf(out, "  * this call; none of these ends within %.9g hours\n", m->target);
 }
 
 json_t *dry_plan_measured_json(const struct dry_plan_measured *m)

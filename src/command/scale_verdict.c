@@ -242,7 +242,7 @@ static enum dry_status say_hours(struct dry_scale *s)
         return status;
     if (s->smallest == 0)
         return say(s,
-                   "One rank meets %g hours (--target-hours): a second device is better used for another "
+                   "One rank meets %.9g hours (--target-hours): a second device is better used for another "
                    "training than for this one.",
                    target);
     for (int i = 0; i < s->forecasts; i++)
@@ -250,12 +250,12 @@ static enum dry_status say_hours(struct dry_scale *s)
             best = &s->forecast[i];
     if (s->smallest < 0)
         return say(s,
-                   "No number of ranks up to %d meets %g hours (--target-hours): the best of them, %d, takes "
+                   "No number of ranks up to %d meets %.9g hours (--target-hours): the best of them, %d, takes "
                    "%s (%s).",
                    s->forecast[s->forecasts - 1].ranks, target, best->ranks, hours_text(best->hours).text,
                    best->measured ? "from its measured step" : "by the model, not measured");
     f = &s->forecast[s->smallest];
-    return say(s, "The smallest number of ranks that meets %g hours (--target-hours) is %d: %s (%s).", target,
+    return say(s, "The smallest number of ranks that meets %.9g hours (--target-hours) is %d: %s (%s).", target,
                f->ranks, hours_text(f->hours).text,
                f->measured ? "from its measured step" : "by the model, not measured");
 }
