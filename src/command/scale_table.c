@@ -228,7 +228,8 @@ static void print_hours(FILE *out, const struct dry_scale *s)
                 dry_words_seconds(f->hours * 3600).text, f->measured ? "measured" : "predicted");
     }
     if (s->smallest >= 0)
-        fprintf(out, "  * the smallest number of ranks that meets %.9g hours\n", s->call->config->target_hours);
+        fprintf(out, "  * the smallest number of ranks that meets %.9g hours\n",
+                s->call->config->target_hours);
     fprintf(out, "\n");
 }
 
