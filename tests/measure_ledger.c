@@ -123,7 +123,7 @@ static enum dry_status write_start(struct dry_comm *comm, int resumed)
     pause_for(0.05);
     dry_stages_enter(&stages, DRY_STAGE_BACKWARD);
     if (!status)
-        status = dry_ledger_put(l, DRY_PHASE_STEP, 1, &(struct dry_share){100, 112, 60, 2}, 0);
+        status = dry_ledger_put(l, DRY_PHASE_STEP, 1, &(struct dry_share){100, 112, 60, 2, 5200}, 0);
     if (!status)
         status = dry_ledger_put(l, DRY_PHASE_END, 0, &(struct dry_share){0}, 1);
     dry_ledger_close(l);

@@ -274,7 +274,8 @@ enum dry_status dry_finetune_open_run(struct dry_finetune *f)
                              .validation_hash = held_out ? held_out->data_hash : NULL,
                              .resident = f->resident,
                              .devices = f->devices,
-                             .flops_per_token = flops_per_token(f)};
+                             .flops_per_token = flops_per_token(f),
+                             .flops_per_squared_length = dry_rate_flops(&f->base->arch, f->adapter, 0, 1)};
     enum dry_status status = dry_plan_hash(f->plan, hash);
     char *text;
 

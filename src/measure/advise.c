@@ -385,7 +385,7 @@ static void why_slow(struct teller *t)
 static void slow_rank(struct teller *t)
 {
     const struct dry_look *l = t->l;
-    double per = (l->per_token * l->padded + l->per_micro * l->micros) / (double)l->steps / l->ranks;
+    double per = (l->per_token * l->weight + l->per_micro * l->micros) / (double)l->steps / l->ranks;
     char a[TEXT], b[TEXT], c[TEXT];
 
     FACT(t, "Rank %d computes %.2g times as long as the others for the same work (%s against %s a step)",

@@ -140,7 +140,8 @@ static void stage_column(enum dry_stage stage, char name[32])
 }
 
 struct stage_columns {
-    int start, phase, step, rank, began, seconds, tokens, padded, supervised, micros, stage[DRY_STAGES];
+    int start, phase, step, rank, began, seconds, tokens, padded, supervised, micros, square,
+        stage[DRY_STAGES];
 };
 
 static enum dry_status find_stage_columns(const struct dry_csv *csv, struct stage_columns *k)
@@ -157,6 +158,7 @@ static enum dry_status find_stage_columns(const struct dry_csv *csv, struct stag
         (status = dry_csv_need(csv, "supervised", &k->supervised)) ||
         (status = dry_csv_need(csv, "micro_batches", &k->micros)))
         return status;
+    k->square = dry_csv_column(csv, "squared_lengths");
     for (int i = 0; i < DRY_STAGES && !status; i++) {
         stage_column((enum dry_stage)i, name);
         status = dry_csv_need(csv, name, &k->stage[i]);
@@ -206,7 +208,8 @@ static enum dry_status read_row(const struct dry_csv *csv, const struct stage_co
         (status = dry_csv_int(csv, k->tokens, 0, INT64_MAX, &r->tokens)) ||
         (status = dry_csv_int(csv, k->padded, 0, INT64_MAX, &r->padded)) ||
         (status = dry_csv_int(csv, k->supervised, 0, INT64_MAX, &r->supervised)) ||
-        (status = dry_csv_int(csv, k->micros, 0, INT64_MAX, &r->micros)))
+        (status = dry_csv_int(csv, k->micros, 0, INT64_MAX, &r->micros)) ||
+        (k->square >= 0 && (status = dry_csv_int(csv, k->square, 0, INT64_MAX, &r->square))))
         return status;
     for (int i = 0; i < DRY_STAGES && !status; i++)
         status = read_seconds(csv, k->stage[i], &r->stage[i]);

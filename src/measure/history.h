@@ -6,7 +6,7 @@
  * stages.csv has a line per rank for the time before the first step ("start"), for each step with what
  * follows it (validation, checkpoint), and for the time after the last ("end"):
  *
- *   start,phase,step,rank,began,seconds,tokens,padded_tokens,supervised,micro_batches,start-up,tokenise,...
+ *   start,phase,step,rank,began,seconds,tokens,padded_tokens,supervised,micro_batches,squared_lengths,start-up,tokenise,...
  *
  * start: number of the start of the run, from 0; began: seconds since that start's process began; seconds:
  * wall-clock; then counts of this rank's share and one column for each stage (dry_stage_name, blanks as _),
@@ -30,7 +30,8 @@ struct dry_history_row {
     int64_t step; /* of phase step; else 0 */
     double began, seconds;
     int64_t tokens, padded, supervised,
-        micros; /* of this rank: useful, with padding, labels, micro-batches */
+        micros;     /* of this rank: useful, with padding, labels, micro-batches */
+    int64_t square; /* sum of its records' squared lengths; 0 in older runs, which did not keep it */
     double stage[DRY_STAGES];
 };
 

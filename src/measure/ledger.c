@@ -27,7 +27,7 @@ static const char *const names[] = {
 _Static_assert(sizeof names / sizeof *names == FILES, "each file has a name");
 
 static const char stages_columns[] =
-    "start,phase,step,rank,began,seconds,tokens,padded_tokens,supervised,micro_batches";
+    "start,phase,step,rank,began,seconds,tokens,padded_tokens,supervised,micro_batches,squared_lengths";
 static const char gpu_columns[] =
     "timestamp,index,utilization.gpu,utilization.memory,memory.used,power.draw,clocks.sm,"
     "clocks_event_reasons.active,temperature.gpu,pcie.tx,pcie.rx,nvlink.tx,nvlink.rx,energy,"
@@ -105,9 +105,9 @@ static int put_row(struct dry_ledger *l, enum dry_phase phase, int64_t step, con
 
     bad = bad || put_number(b, l->since - l->in.started, 6);
     bad = bad || put_number(b, s->since - l->since, 6);
-    bad = bad ||
-          dry_buffer_printf(b, ",%lld,%lld,%lld,%lld", (long long)share->tokens, (long long)share->padded,
-                            (long long)share->supervised, (long long)share->micros);
+    bad = bad || dry_buffer_printf(b, ",%lld,%lld,%lld,%lld,%lld", (long long)share->tokens,
+                                   (long long)share->padded, (long long)share->supervised,
+                                   (long long)share->micros, (long long)share->square);
     for (int i = 0; i < DRY_STAGES; i++)
         bad = bad || put_number(b, s->seconds[i] - l->before[i], 6);
     l->since = s->since;

@@ -32,6 +32,7 @@ struct table {
     int64_t steps;
     int ranks;
     double per_token, per_micro, *factor; /* the cost's model */
+    double per_square;                    /* a unit of squared length in tokens: the attention's work */
     const char *is_slow;                  /* [ranks] */
 };
 
@@ -45,12 +46,33 @@ static double computing(const struct dry_history_row *w)
     return w->stage[DRY_STAGE_FORWARD] + w->stage[DRY_STAGE_BACKWARD];
 }
 
+/* The row's work in tokens. */
+static double weight(const struct table *t, const struct dry_history_row *w)
+{
+    return (double)w->padded + t->per_square * (double)w->square;
+}
+
 static double expected(const struct table *t, const struct dry_history_row *w)
 {
-    return t->per_token * (double)w->padded + t->per_micro * (double)w->micros;
+    return t->per_token * weight(t, w) + t->per_micro * (double)w->micros;
 }
 
 /* ---- what work costs ---- */
+
+/* By the operations of both; 0 for a run that did not keep them. */
+static double square_in_tokens(const struct dry_history *h, const struct table *t)
+{
+    double square = json_number_value(json_object_get(h->run, "flops_per_squared_length")),
+           all = json_number_value(json_object_get(h->run, "flops_per_token")), tokens = 0, squares = 0;
+
+    for (int64_t i = 0; i < t->steps * t->ranks; i++) {
+        tokens += (double)t->row[i]->tokens;
+        squares += (double)t->row[i]->square;
+    }
+    if (tokens > 0)
+        all -= square * squares / tokens; /* what a token costs beside attention */
+    return all > 0 ? square / all : 0;
+}
 
 /* seconds = per_token tokens + per_micro micro-batches, by least squares; a line's error grows with its
  * tokens. What a micro-batch costs beside its tokens can be told only where micro-batches differ in length,
@@ -61,7 +83,7 @@ static void fit(struct table *t)
 
     for (int64_t i = 0; i < t->steps * t->ranks; i++) {
         const struct dry_history_row *w = t->row[i];
-        double x = (double)w->padded, m = (double)w->micros, c = computing(w) / t->factor[i % t->ranks];
+        double x = weight(t, w), m = (double)w->micros, c = computing(w) / t->factor[i % t->ranks];
 
         if (!(x > 0))
             continue;
@@ -225,6 +247,7 @@ static void add_stages(const struct table *t, int64_t last_step, double *reduce,
             l->wall += w->seconds / t->ranks;
             l->tokens += (double)w->tokens;
             l->padded += (double)w->padded;
+            l->weight += weight(t, w);
             l->micros += (double)w->micros;
             if (w->step == last_step) {
                 l->last_checkpoint = fmax(l->last_checkpoint, w->stage[DRY_STAGE_CHECKPOINT]);
@@ -355,6 +378,7 @@ enum dry_status dry_look_at(const struct dry_history *h, double slow, struct dry
         status = DRY_ERR_MEMORY;
     if (status || t.steps == 0)
         goto out;
+    t.per_square = square_in_tokens(h, &t);
     for (int r = 0; r < t.ranks; r++)
         t.factor[r] = 1;
     for (int i = 0; i < FIT_ROUNDS; i++) {

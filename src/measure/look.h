@@ -42,6 +42,7 @@ struct dry_look {
     int64_t checkpoints, validations; /* steps that have one */
     /* work, of all ranks */
     double tokens, padded, micros;
+    double weight;      /* the work in tokens: padded, and attention's as tokens */
     double load;        /* the most loaded rank's share of a step's cost over the mean share */
     double idle;        /* ranks without a micro-batch in a step, mean */
     double micros_most; /* micro-batches of the rank with most in a step, mean */

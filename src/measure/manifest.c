@@ -147,6 +147,8 @@ static int add_machine(json_t *root, const struct dry_manifest *m)
 
     bad = bad || json_object_set_new(root, "matrix", matrix_json(m->devices));
     bad = bad || json_object_set_new(root, "flops_per_token", json_real(m->flops_per_token));
+    bad =
+        bad || json_object_set_new(root, "flops_per_squared_length", json_real(m->flops_per_squared_length));
     bad = bad || json_object_set_new(root, "tokenizer", json_string(m->tokenizer_hash));
     bad = bad ||
           json_object_set_new(root, "data", json_pack("{s:s, s:s}", "path", m->data, "sha256", m->data_hash));

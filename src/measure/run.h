@@ -37,6 +37,7 @@ struct dry_manifest {
     double resident;        /* share of the base's files that were in memory at start; NAN: not known */
     const json_t *devices;  /* a rank's each: {"rank", "host", "device", "driver", "threads", "matrix"} */
     double flops_per_token; /* by the LoRA count, of a useful token of the data; 0: not known */
+    double flops_per_squared_length; /* the attention's part of it: of a unit of squared record length */
 };
 
 struct dry_run;

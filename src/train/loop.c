@@ -99,6 +99,7 @@ static enum dry_status compute_share(struct run *r, const struct dry_plan_step *
         share->padded += s->micro[m].tokens;
         share->supervised += s->micro[m].supervised;
         share->micros++;
+        share->square += s->micro[m].square;
     }
     return status ? status : r->backend->ops->sync(r->backend);
 }

@@ -31,6 +31,7 @@ struct dry_validation_report {
 /* What this rank had of a step. */
 struct dry_share {
     int64_t tokens, padded, supervised, micros; /* useful tokens, with padding, labels, micro-batches */
+    int64_t square;                             /* sum of squared record lengths: the attention's work */
 };
 
 enum dry_loop_why { DRY_WHY_INTERVAL, DRY_WHY_STOP, DRY_WHY_END };
