@@ -249,8 +249,9 @@ static void wrong_lines(void)
     REFUSES(DRY_CMD_FINETUNE, "not of the form", "--rank-pattern", "q_proj=8,");
     REFUSES(DRY_CMD_FINETUNE, "\"0\" of \"q_proj\" is not a whole number", "--rank-pattern", "q_proj=0");
     REFUSES(DRY_CMD_FINETUNE, "\"1.5\" of \"v\" is not a whole number", "--rank-pattern", "q=8,v=1.5");
-    REFUSES(DRY_CMD_EVALUATE, "--rank is not an option of evaluate; it belongs to plan, finetune, scale and sweep",
-            "--rank", "8");
+    REFUSES(DRY_CMD_EVALUATE,
+            "--rank is not an option of evaluate; it belongs to plan, finetune, scale and sweep", "--rank",
+            "8");
     REFUSES(DRY_CMD_PLAN, "--dtype is not an option of plan; it belongs to merge", "--dtype", "base");
 }
 

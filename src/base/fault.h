@@ -4,8 +4,8 @@
  *
  * DRY_FAULT="alloc:N", "write:N", "fsync:N", "edit:N", "kill-step:N", "kill-save:N", "sigterm:N", "sigint:N",
  * "sigusr1:N" (at a step), "sigterm-validation:N", "forward:N", "evaluate:N"; on GPUs: "cuda:N",
- * "nccl:N" (a checked call), "cuda-memory:N" (an allocation there), "cublas:N", "cudnn:N" (the first call in a
- * step), "stray:N" (a kernel with a step's first micro-batch writes where nothing is).
+ * "nccl:N" (a checked call), "cuda-memory:N" (an allocation there), "cublas:N", "cudnn:N" (the first call in
+ * a step), "stray:N" (a kernel with a step's first micro-batch writes where nothing is).
  *
  * DRY_DELAY="data:20", "copy:MS", "compute:MS" (each micro-batch), "reduce:MS" (each step),
  * "checkpoint:500", "validation:MS", "start-up:4000" (each time): so many milliseconds more; or

@@ -249,14 +249,15 @@ static enum dry_status say_hours(struct dry_scale *s)
         if (s->forecast[i].hours < best->hours)
             best = &s->forecast[i];
     if (s->smallest < 0)
-        return say(s,
-                   "No number of ranks up to %d meets %.9g hours (--target-hours): the best of them, %d, takes "
-                   "%s (%s).",
-                   s->forecast[s->forecasts - 1].ranks, target, best->ranks, hours_text(best->hours).text,
-                   best->measured ? "from its measured step" : "by the model, not measured");
+        return say(
+            s,
+            "No number of ranks up to %d meets %.9g hours (--target-hours): the best of them, %d, takes "
+            "%s (%s).",
+            s->forecast[s->forecasts - 1].ranks, target, best->ranks, hours_text(best->hours).text,
+            best->measured ? "from its measured step" : "by the model, not measured");
     f = &s->forecast[s->smallest];
-    return say(s, "The smallest number of ranks that meets %.9g hours (--target-hours) is %d: %s (%s).", target,
-               f->ranks, hours_text(f->hours).text,
+    return say(s, "The smallest number of ranks that meets %.9g hours (--target-hours) is %d: %s (%s).",
+               target, f->ranks, hours_text(f->hours).text,
                f->measured ? "from its measured step" : "by the model, not measured");
 }
 

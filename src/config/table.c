@@ -235,8 +235,9 @@ static const struct dry_option table[] = {
 };
 /* clang-format on */
 
-static const char *const command_names[] = {"prepare", "lengths",  "plan",    "finetune", "evaluate",
-                                            "merge",   "tokenize", "inspect", "options", "scale", "sweep", "compare", "reproduce", "report"};
+static const char *const command_names[] = {"prepare", "lengths",  "plan",      "finetune", "evaluate",
+                                            "merge",   "tokenize", "inspect",   "options",  "scale",
+                                            "sweep",   "compare",  "reproduce", "report"};
 _Static_assert(1 << (sizeof command_names / sizeof *command_names - 1) == DRY_CMD_REPORT,
                "a name for every command bit");
 

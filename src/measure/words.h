@@ -9,8 +9,8 @@ struct dry_words {
     char text[48];
 };
 
-struct dry_words dry_words_count(double n);         /* whole: "12,345" */
-struct dry_words dry_words_real(double x);          /* about four digits: "0.0123", "12.35", "12,345", "2e-05" */
+struct dry_words dry_words_count(double n); /* whole: "12,345" */
+struct dry_words dry_words_real(double x);  /* about four digits: "0.0123", "12.35", "12,345", "2e-05" */
 struct dry_words dry_words_fixed(double x, int n);  /* n digits after the point, thousands apart */
 struct dry_words dry_words_seconds(double seconds); /* "812 ms", "3.42 s", "2 min 05 s", "1 h 02 min" */
 struct dry_words dry_words_bytes(double bytes);     /* "1.2 GiB" */
