@@ -12,17 +12,13 @@ Prints one JSON line: losses before and after, seconds of every step, tokens a s
 import argparse, json, os, random, resource, time
 
 
-def arguments():
-    p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def add_training(p):
+    """Options of a training, whatever it runs on."""
     p.add_argument("--base", required=True)
     p.add_argument("--data", required=True, help="JSON lines")
-    p.add_argument("--validation-data", help="JSON lines: held-out loss before and after")
-    p.add_argument("--plan", required=True, help="output of drydock plan --show-records")
     p.add_argument("--init-adapter", help="PEFT folder to start from, such as drydock's own start; else PEFT's initial values")
     p.add_argument("--output", help="where to save the adapter")
-    p.add_argument("--setting", choices=["trainer", "grouped"], default="grouped")
     p.add_argument("--micro-batch", type=int, default=8, help="records")
-    p.add_argument("--max-steps", type=int, default=0, help="0: the whole plan")
     p.add_argument("--rank", type=int, default=16)
     p.add_argument("--alpha", type=float, default=32)
     p.add_argument("--learning-rate", type=float, default=2e-4)
@@ -32,8 +28,53 @@ def arguments():
     p.add_argument("--prompt-field", default="prompt")
     p.add_argument("--completion-field", default="completion")
     p.add_argument("--separator", default="\n")
-    p.add_argument("--attention", default="sdpa", choices=["sdpa", "eager"])
     p.add_argument("--seed", type=int, default=42)
+
+
+def with_adapter(peft, model, a):
+    """The model with the adapter that is trained: --init-adapter, or a new one on all seven projections."""
+    if a.init_adapter:
+        model = peft.PeftModel.from_pretrained(model, a.init_adapter, is_trainable=True)
+    else:
+        names = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+        model = peft.get_peft_model(model, peft.LoraConfig(task_type="CAUSAL_LM", r=a.rank, lora_alpha=a.alpha,
+                                                           lora_dropout=0.0, target_modules=names))
+    model.config.use_cache = False
+    return model
+
+
+def make_optimizer(torch, transformers, parameters, steps, a, **more):
+    """AdamW and its schedule over so many steps."""
+    optimizer = torch.optim.AdamW(parameters, lr=a.learning_rate, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0, **more)
+    name = "constant_with_warmup" if a.schedule == "constant" else a.schedule
+    return optimizer, transformers.get_scheduler(name, optimizer, a.warmup_steps, steps)
+
+
+def collate(torch, tokenizer, chosen):
+    """Records padded to the longest of them, as Trainer's collator does."""
+    longest = max(len(ids) for ids, _ in chosen)
+    x = {"input_ids": torch.full((len(chosen), longest), tokenizer.eos_token_id or 0),
+         "labels": torch.full((len(chosen), longest), -100),
+         "attention_mask": torch.zeros((len(chosen), longest), dtype=torch.long)}
+    for i, (ids, labels) in enumerate(chosen):
+        x["input_ids"][i, :len(ids)] = torch.tensor(ids)
+        x["labels"][i, :len(ids)] = torch.tensor(labels)
+        x["attention_mask"][i, :len(ids)] = 1
+    return x
+
+
+def supervised(record):
+    return sum(label != -100 for label in record[1][1:])
+
+
+def arguments():
+    p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    add_training(p)
+    p.add_argument("--validation-data", help="JSON lines: held-out loss before and after")
+    p.add_argument("--plan", required=True, help="output of drydock plan --show-records")
+    p.add_argument("--setting", choices=["trainer", "grouped"], default="grouped")
+    p.add_argument("--max-steps", type=int, default=0, help="0: the whole plan")
+    p.add_argument("--attention", default="sdpa", choices=["sdpa", "eager"])
     p.add_argument("--threads", type=int, default=0, help="0: as many as the cores that this process may use")
     return p.parse_args()
 
@@ -83,29 +124,9 @@ def main():
     steps = plan_steps(a.plan)
     steps = steps[:a.max_steps] if a.max_steps else steps
     model = transformers.AutoModelForCausalLM.from_pretrained(a.base, dtype=torch.float32, attn_implementation=a.attention)
-    if a.init_adapter:
-        model = peft.PeftModel.from_pretrained(model, a.init_adapter, is_trainable=True)
-    else:
-        names = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
-        model = peft.get_peft_model(model, peft.LoraConfig(task_type="CAUSAL_LM", r=a.rank, lora_alpha=a.alpha,
-                                                           lora_dropout=0.0, target_modules=names))
-    model.config.use_cache = False
+    model = with_adapter(peft, model, a)
     parameters = [p for p in model.parameters() if p.requires_grad]
     loaded = time.perf_counter()
-
-    def supervised(record):
-        return sum(label != -100 for label in record[1][1:])
-
-    def batch(chosen):
-        longest = max(len(ids) for ids, _ in chosen)
-        x = {"input_ids": torch.full((len(chosen), longest), tokenizer.eos_token_id),
-             "labels": torch.full((len(chosen), longest), -100),
-             "attention_mask": torch.zeros((len(chosen), longest), dtype=torch.long)}
-        for i, (ids, labels) in enumerate(chosen):
-            x["input_ids"][i, :len(ids)] = torch.tensor(ids)
-            x["labels"][i, :len(ids)] = torch.tensor(labels)
-            x["attention_mask"][i, :len(ids)] = 1
-        return x
 
     def micro_batches(chosen, sort):
         chosen = sorted(chosen, key=lambda r: len(r[0])) if sort else chosen
@@ -116,7 +137,7 @@ def main():
         tokens, total = sum(map(supervised, records)), 0.0
         with torch.no_grad():
             for chosen in micro_batches(records, True):
-                total += model(**batch(chosen), num_items_in_batch=torch.tensor(tokens)).loss.item()
+                total += model(**collate(torch, tokenizer, chosen), num_items_in_batch=torch.tensor(tokens)).loss.item()
         return total
 
     def peak_mib():
@@ -129,9 +150,7 @@ def main():
     if held:
         out["held_out_before"] = held_out(held)
 
-    optimizer = torch.optim.AdamW(parameters, lr=a.learning_rate, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0)
-    name = "constant_with_warmup" if a.schedule == "constant" else a.schedule
-    scheduler = transformers.get_scheduler(name, optimizer, a.warmup_steps, len(steps))
+    optimizer, scheduler = make_optimizer(torch, transformers, parameters, len(steps), a)
     model.train()
     seconds, losses, useful, labels, padded = [], [], [], [], []
     for lines in steps:
@@ -141,7 +160,7 @@ def main():
         begin = time.perf_counter()
         tokens, total, width = sum(map(supervised, chosen)), 0.0, 0
         for micro in micro_batches(chosen, a.setting == "grouped"):
-            x = batch(micro)
+            x = collate(torch, tokenizer, micro)
             loss = model(**x, num_items_in_batch=torch.tensor(tokens)).loss
             loss.backward()
             total += loss.item()

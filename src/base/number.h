@@ -1,10 +1,11 @@
 /*
- * Arithmetic on counts that C has no word for.
+ * Arithmetic on counts that C has no word for, and sorting of plain numbers.
  * Owns nothing.  Must not know what is counted.
  */
 #ifndef DRY_BASE_NUMBER_H
 #define DRY_BASE_NUMBER_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 static inline int64_t dry_smaller(int64_t a, int64_t b)
@@ -22,5 +23,9 @@ static inline int64_t dry_pieces(int64_t n, int64_t size)
 {
     return (n + size - 1) / size;
 }
+
+/* Local. In place, rising. */
+void dry_sort_counts(int64_t *value, size_t n);
+void dry_sort_reals(double *value, size_t n); /* none is NAN */
 
 #endif

@@ -10,17 +10,10 @@
 #include "data/tables.h"
 
 #include "base/memory.h"
+#include "base/number.h"
 
 #include <assert.h>
-#include <stdlib.h>
 #include <string.h>
-
-static int rising(const void *left, const void *right)
-{
-    int64_t a = *(const int64_t *)left, b = *(const int64_t *)right;
-
-    return (a > b) - (a < b);
-}
 
 /* Nearest rank: the least length that at least `percent` of the records do not exceed. */
 static int64_t percentile(const int64_t *length, int64_t n, int percent)
@@ -59,7 +52,7 @@ enum dry_status dry_lengths_of(const struct dry_cache_view *v, int64_t limit, st
     memset(l, 0, sizeof *l);
     for (int64_t i = 0; i < n; i++)
         length[i] = v->offset[i + 1] - v->offset[i];
-    qsort(length, (size_t)n, sizeof *length, rising);
+    dry_sort_counts(length, (size_t)n);
     l->records = n;
     l->tokens = v->tokens;
     l->supervised = v->supervised;

@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/number.h"
 #include "base/random.h"
 
 #include <assert.h>
@@ -29,13 +30,6 @@ static int shorter(const void *left, const void *right)
     if (a->length != b->length)
         return a->length < b->length ? -1 : 1;
     return (a->index > b->index) - (a->index < b->index);
-}
-
-static int rising(const void *left, const void *right)
-{
-    int64_t a = *(const int64_t *)left, b = *(const int64_t *)right;
-
-    return (a > b) - (a < b);
 }
 
 /* Where stratum j of `want` begins: floor(j * records / want), without leaving 64 bits. */
@@ -62,7 +56,7 @@ enum dry_status dry_subset_choose(const int64_t *offset, int64_t records, int64_
         dry_random_words(seed, DRY_RANDOM_SUBSET, 0, (uint64_t)j, words);
         chosen[j] = sorted[from + (int64_t)(((uint64_t)words[0] * (uint64_t)width) >> 32)].index;
     }
-    qsort(chosen, (size_t)want, sizeof *chosen, rising);
+    dry_sort_counts(chosen, (size_t)want);
     dry_free(sorted);
     return DRY_OK;
 }

@@ -11,10 +11,10 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/number.h"
 
 #include <float.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* One rank's share of the counted rows. */
@@ -113,13 +113,6 @@ static void add_rows(const struct dry_history *h, const struct dry_account_range
     }
 }
 
-static int rising(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
 /* value [ranks] is sorted here. */
 static struct dry_spread spread(double *value, int ranks)
 {
@@ -130,7 +123,7 @@ static struct dry_spread spread(double *value, int ranks)
         if (value[r] > value[s.most_rank])
             s.most_rank = r;
     }
-    qsort(value, (size_t)ranks, sizeof *value, rising);
+    dry_sort_reals(value, (size_t)ranks);
     s.least = value[0];
     s.most = value[ranks - 1];
     s.median = (value[(ranks - 1) / 2] + value[ranks / 2]) / 2;

@@ -9,9 +9,9 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/number.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -109,13 +109,6 @@ static void fit(struct table *t)
     t->per_token = (tc - t->per_micro * tm) / tt;
 }
 
-static int rising(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
 /* Seconds of each rank over those that its work should take, over the same of the median rank (of two in the
  * middle the faster: of two ranks one is slow, not one fast). Ranks without work: 1. */
 static void factors(const struct table *t, int64_t from, int64_t to, double *factor, double *sorted)
@@ -134,7 +127,7 @@ static void factors(const struct table *t, int64_t from, int64_t to, double *fac
         if (factor[r] > 0)
             sorted[n++] = factor[r];
     }
-    qsort(sorted, (size_t)n, sizeof *sorted, rising);
+    dry_sort_reals(sorted, (size_t)n);
     median = n > 0 ? sorted[(n - 1) / 2] : 1;
     for (int r = 0; r < t->ranks; r++)
         factor[r] = factor[r] > 0 ? factor[r] / median : 1;
@@ -274,7 +267,7 @@ static void add_stages(const struct table *t, int64_t last_step, double *reduce,
         l->checkpoints += checkpoint > 0;
         l->validations += validation > 0;
     }
-    qsort(reduce, (size_t)t->steps, sizeof *reduce, rising);
+    dry_sort_reals(reduce, (size_t)t->steps);
     l->reduce = (double)t->steps * reduce[t->steps / QUICK_PART];
 }
 

@@ -11,10 +11,10 @@
 #include "measure/words.h"
 
 #include "base/memory.h"
+#include "base/number.h"
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { BARS = 200, RANKS = 32, LABELS = 10 };
@@ -109,13 +109,6 @@ static size_t make_bars(const struct dry_report *r, struct bar *bar, int64_t *fi
     return count;
 }
 
-static int rising(const void *left, const void *right)
-{
-    double a = *(const double *)left, b = *(const double *)right;
-
-    return (a > b) - (a < b);
-}
-
 /* The top of the axis: a few steps with a checkpoint must not flatten all others. */
 static double bars_top(const struct bar *bar, size_t n)
 {
@@ -125,7 +118,7 @@ static double bars_top(const struct bar *bar, size_t n)
     for (size_t i = 0; i < n; i++)
         if (bar[i].steps)
             seconds[count++] = bar[i].seconds;
-    qsort(seconds, count, sizeof *seconds, rising);
+    dry_sort_reals(seconds, count);
     middle = seconds[count / 2];
     return count > 4 && seconds[count - 1] > 3 * middle ? 3 * middle : seconds[count - 1];
 }

@@ -11,6 +11,7 @@
 #include "measure/words.h"
 
 #include "base/memory.h"
+#include "base/number.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -220,13 +221,6 @@ static void draw_series(struct dry_chart *c, const struct lines *l)
     dry_chart_labels(c);
 }
 
-static int rising(const void *left, const void *right)
-{
-    double a = *(const double *)left, b = *(const double *)right;
-
-    return (a > b) - (a < b);
-}
-
 /* Many devices: median, and the band from least to most. */
 static enum dry_status draw_band(struct dry_chart *c, const struct lines *l, double length)
 {
@@ -245,7 +239,7 @@ static enum dry_status draw_band(struct dry_chart *c, const struct lines *l, dou
                 room[count++] = l->y[i];
         if (count == 0)
             continue;
-        qsort(room, count, sizeof *room, rising);
+        dry_sort_reals(room, count);
         x[n] = (from + to) / 2;
         low[n] = room[0];
         middle[n] = room[count / 2];
