@@ -56,6 +56,7 @@ static enum dry_status meet(struct run *r, enum dry_status mine)
     int64_t word[] = {h->stop ? h->stop(h->context) : 0, mine, dry_clock_now() - r->told >= TELL_SECONDS};
     enum dry_status status = DRY_OK;
 
+    enter(r, DRY_STAGE_WAIT);
     if (r->ranks > 1)
         status = dry_comm_max_i64(r->l->comm, word, sizeof word / sizeof *word);
     if (status)
@@ -119,7 +120,6 @@ static enum dry_status work(struct run *r, int64_t step, struct dry_plan_step *s
         dry_stages_drop(r->l->stages);
         say_failure(r, step, status);
     }
-    enter(r, DRY_STAGE_WAIT);
     return status;
 }
 
